@@ -209,6 +209,12 @@ impl PathElement for Chain {
         decided.append(&mut self.decided);
     }
 
+    /// Of the first element with a level.
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        let mut levels = (self.elements.iter_mut()).map(|element| element.level_bytes_at(time_ns));
+        levels.find(|level| !level.is_nan()).unwrap_or(f64::NAN)
+    }
+
     fn decides_at_arrival(&self) -> bool {
         self.immediate
     }

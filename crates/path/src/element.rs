@@ -149,6 +149,18 @@ pub trait PathElement {
         let _ = (now_ns, decided);
     }
 
+    /// Bytes that a packet at this time finds: tokens in the (committed) bucket, or queued packets; NaN if the
+    /// element has neither. Advances the clock.
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        let _ = time_ns;
+        f64::NAN
+    }
+
+    /// Limit the (committed) tokens at this time to those for this many bytes: other traffic took the rest.
+    fn spend_to(&mut self, bytes: u64, time_ns: i64) {
+        let _ = (bytes, time_ns);
+    }
+
     /// True if `arrive` never answers [`Outcome::Queued`].
     fn decides_at_arrival(&self) -> bool {
         true
@@ -175,6 +187,12 @@ impl<E: PathElement + ?Sized> PathElement for Box<E> {
     }
     fn poll(&mut self, now_ns: i64, decided: &mut Vec<Decision>) {
         (**self).poll(now_ns, decided);
+    }
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        (**self).level_bytes_at(time_ns)
+    }
+    fn spend_to(&mut self, bytes: u64, time_ns: i64) {
+        (**self).spend_to(bytes, time_ns);
     }
     fn decides_at_arrival(&self) -> bool {
         (**self).decides_at_arrival()
@@ -208,8 +226,11 @@ pub fn replay_with<E: PathElement + ?Sized>(
     settle(element, outcomes)
 }
 
-/// Fetch the pending outcomes.
-fn settle<E: PathElement + ?Sized>(element: &mut E, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+/// Fetch the pending ones of the outcomes of all arrivals since the element was made or reset.
+pub fn settle<E: PathElement + ?Sized>(
+    element: &mut E,
+    mut outcomes: Vec<Outcome>,
+) -> Vec<Outcome> {
     if !element.decides_at_arrival() {
         let mut decided = Vec::new();
         element.poll(i64::MAX, &mut decided);

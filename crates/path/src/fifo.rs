@@ -95,6 +95,10 @@ impl PathElement for Fifo {
         }
     }
 
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        self.backlog_at(time_ns).bytes as f64
+    }
+
     fn reset(&mut self) {
         self.line.reset();
         self.places.clear();

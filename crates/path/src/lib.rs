@@ -65,7 +65,7 @@ pub use chain::Chain;
 pub use colour::{Colour, SingleRateThreeColour, TwoRateThreeColour};
 pub use delay::{Delay, Jitter};
 pub use element::{
-    Arrival, Decision, Ecn, Header, Outcome, PathElement, overhead, replay, replay_with,
+    Arrival, Decision, Ecn, Header, Outcome, PathElement, overhead, replay, replay_with, settle,
 };
 pub use fifo::{Fifo, InService};
 pub use linux_police::LinuxPolice;

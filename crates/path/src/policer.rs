@@ -44,19 +44,6 @@ impl Policer {
         self.committed.level_bytes()
     }
 
-    /// Committed tokens in bytes that a packet at this time would find; advances the clock.
-    pub fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
-        self.committed.refill(time_ns);
-        self.committed.level_bytes()
-    }
-
-    /// Limit the committed tokens at this time to those for this many bytes: other traffic took the rest.
-    pub fn spend_to(&mut self, bytes: u64, time_ns: i64) {
-        self.committed.refill(time_ns);
-        let left = self.committed.level_bytes().ceil() as u64;
-        self.committed.take_at_most(left.saturating_sub(bytes));
-    }
-
     pub fn rate_bps(&self) -> u64 {
         self.committed.rate_bps()
     }
@@ -86,6 +73,17 @@ impl PathElement for Policer {
         Outcome::Departs {
             time_ns: packet.time_ns,
         }
+    }
+
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        self.committed.refill(time_ns);
+        self.committed.level_bytes()
+    }
+
+    fn spend_to(&mut self, bytes: u64, time_ns: i64) {
+        self.committed.refill(time_ns);
+        let left = self.committed.level_bytes().ceil() as u64;
+        self.committed.take_at_most(left.saturating_sub(bytes));
     }
 
     fn reset(&mut self) {

@@ -92,6 +92,10 @@ impl PathElement for Shaper {
         }
     }
 
+    fn level_bytes_at(&mut self, time_ns: i64) -> f64 {
+        self.backlog_at(time_ns).bytes as f64
+    }
+
     fn reset(&mut self) {
         self.committed.reset();
         if let Some(peak) = &mut self.peak {

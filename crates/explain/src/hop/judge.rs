@@ -4,6 +4,7 @@
 //! need two captures: the queue that lost packets found, flows that overtake each other, and rates that
 //! differ between the element that drops and the one that delays.
 
+use whydrop_path::ElementSpec;
 use whydrop_path::fit::passage::BacklogAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, PairFit, Seen};
 use whydrop_verdict::{Cause, Fact, fact, log_odds};
@@ -12,7 +13,7 @@ use super::byte_basis::ByteBasis;
 use super::full_queue::full_queue;
 use super::management::{early_reason, queue_management};
 use super::measure::Hop;
-use super::models::{Element, bucket_replayed, replay_over};
+use super::models::{bucket_replayed, replay_over};
 use crate::contest::Contest;
 use crate::judge::Judgement;
 use crate::losses::{contest, queue_depth};
@@ -246,13 +247,12 @@ fn two_replayed(hop: &Hop) -> Option<f64> {
     let PairFit {
         committed, peak, ..
     } = two.pair;
-    let element = Element::Policer {
-        rate_bps: committed.rate_bps.value,
-        burst_bytes: committed.limit_bytes.value,
-        peak: Some((peak.rate_bps.value, peak.limit_bytes.value)),
-    };
-    let overhead_bytes = two.basis.map_or(0, ByteBasis::overhead_bytes);
-    let replay = replay_over(&hop.passages, element, overhead_bytes, hop.idle_wait_s());
+    let bucket = |fit: BucketFit| (fit.rate_bps.value, fit.limit_bytes.value);
+    let (rate_bps, burst_bytes) = bucket(committed);
+    let policer = ElementSpec::policer(rate_bps, burst_bytes)
+        .with_peak(Some(bucket(peak)))
+        .with_overhead(two.basis.map_or(0, ByteBasis::overhead_bytes));
+    let replay = replay_over(&hop.passages, policer.into(), hop.idle_wait_s());
     Some(replay.agreement())
 }
 

@@ -3,47 +3,7 @@
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
-use whydrop_path::{Arrival, Fifo, InService, Limit, Outcome, PathElement, Policer, Shaper};
-
-/// A mechanism with its parameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Element {
-    Policer {
-        rate_bps: f64,
-        burst_bytes: f64,
-        /// The second bucket of a dual-rate policer: rate, bit/s, and burst, bytes.
-        peak: Option<(f64, f64)>,
-    },
-    /// Drop-tail queue with one of the limits, or none.
-    Fifo {
-        rate_bps: f64,
-        limit_packets: Option<f64>,
-        limit_bytes: Option<f64>,
-        in_service: InService,
-    },
-    Shaper {
-        rate_bps: f64,
-        burst_bytes: f64,
-    },
-}
-
-impl Element {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Policer { .. } => "policer",
-            Self::Fifo { .. } => "fifo",
-            Self::Shaper { .. } => "shaper",
-        }
-    }
-
-    pub fn rate_bps(&self) -> f64 {
-        match self {
-            Self::Policer { rate_bps, .. }
-            | Self::Fifo { rate_bps, .. }
-            | Self::Shaper { rate_bps, .. } => *rate_bps,
-        }
-    }
-}
+use whydrop_path::{Arrival, ElementSpec, Header, Outcome, PathElement, PathSpec, settle};
 
 /// A packet under a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,7 +11,7 @@ pub struct Modelled {
     /// The level that it finds: tokens in a bucket, or queued bytes; NaN if the model gives none.
     pub level_bytes: f64,
     pub dropped: bool,
-    /// Time from arrival to departure, less that of a packet of its size that finds the element idle; NaN if
+    /// Time from arrival to departure, less that of a packet of its size that finds the path idle; NaN if
     /// dropped.
     pub wait_s: f64,
 }
@@ -59,7 +19,7 @@ pub struct Modelled {
 /// A replay compared with what happened.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    pub element: Element,
+    pub path: PathSpec,
     pub packets: Vec<Modelled>,
     /// Packets that the model drops, and those among them that were lost.
     pub dropped: usize,
@@ -81,168 +41,136 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// Rate of the first element that has one, bit/s.
+    pub fn rate_bps(&self) -> f64 {
+        let mut rates = self.path.elements.iter().filter_map(ElementSpec::rate_bps);
+        rates.next().unwrap_or(f64::NAN)
+    }
+
     /// Agreement between its drops and the losses (harmonic mean of both shares).
     pub fn agreement(&self) -> f64 {
         2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
     }
 }
 
-/// Replays an element over all packets, ignoring what happened to them. `overhead_bytes` is counted on top of
-/// each packet; `idle_wait_s` is the delay of an idle path.
-pub fn replay_over(
-    passages: &Passages,
-    element: Element,
-    overhead_bytes: u32,
-    idle_wait_s: f64,
-) -> Replay {
-    let arrivals: Vec<Arrival> = (0..passages.len())
-        .map(|index| Arrival {
-            time_ns: (passages.arrival_s[index] * 1e9).round() as i64,
-            bytes: passages.bytes[index] as u32,
+/// Replays a path over all packets, ignoring what happened to them; `idle_wait_s` is the delay of an idle
+/// path.
+pub fn replay_over(passages: &Passages, path: PathSpec, idle_wait_s: f64) -> Replay {
+    let arrivals: Vec<(Arrival, Header)> = (0..passages.len())
+        .map(|index| {
+            let arrival = Arrival {
+                time_ns: (passages.arrival_s[index] * 1e9).round() as i64,
+                bytes: passages.bytes[index] as u32,
+            };
+            let flow = u64::from(passages.flow[index]);
+            (
+                arrival,
+                Header {
+                    flow,
+                    ..Header::default()
+                },
+            )
         })
         .collect();
     let full_bytes = passages.mean_bytes();
     let unseen = unseen_at_start(&passages.outcome, &passages.bytes, full_bytes);
-    let spent = spent_at(element, unseen, &arrivals, &passages.outcome);
-    compare(
-        passages,
-        element,
-        modelled(element, overhead_bytes, &arrivals, spent),
-        idle_wait_s,
-    )
+    let spent = spent_at(&path, unseen, &arrivals, &passages.outcome);
+    let packets = modelled(&path, &arrivals, spent);
+    compare(passages, path, packets, idle_wait_s)
 }
 
 /// The first loss, if unknown packets may have taken tokens before it and the bucket cannot have filled up
 /// since: it was empty then. With two buckets it is unknown which one was empty.
 fn spent_at(
-    element: Element,
+    path: &PathSpec,
     unseen: usize,
-    arrivals: &[Arrival],
+    arrivals: &[(Arrival, Header)],
     outcome: &[Seen],
-) -> Option<usize> {
-    let Element::Policer {
-        rate_bps,
-        burst_bytes,
-        peak: None,
-    } = element
+) -> Option<Spent> {
+    let [
+        ElementSpec::Policer {
+            rate_bps,
+            burst_bytes,
+            peak_rate_bps: None,
+            overhead_bytes,
+            ..
+        },
+    ] = path.elements[..]
     else {
         return None;
     };
-    let last = arrivals.get(unseen.checked_sub(1)?)?;
-    let loss = outcome.iter().position(|seen| *seen == Seen::Lost)?;
-    let since_s = arrivals[loss].time_ns.saturating_sub(last.time_ns) as f64 * 1e-9;
-    (since_s * rate_bps / 8.0 < burst_bytes).then_some(loss)
+    let last = arrivals.get(unseen.checked_sub(1)?)?.0;
+    let place = outcome.iter().position(|seen| *seen == Seen::Lost)?;
+    let loss = arrivals[place].0;
+    let since_s = loss.time_ns.saturating_sub(last.time_ns) as f64 * 1e-9;
+    let left_bytes = u64::from(loss.bytes + overhead_bytes).saturating_sub(1);
+    (since_s * rate_bps / 8.0 < burst_bytes).then_some(Spent { place, left_bytes })
+}
+
+/// The packet that finds the bucket empty, or nearly.
+struct Spent {
+    place: usize,
+    left_bytes: u64,
 }
 
 /// Replay of a token bucket.
 pub fn bucket_replayed(passages: &Passages, fit: &BucketFit, idle_wait_s: f64) -> Replay {
-    replay_over(passages, policer(fit), 0, idle_wait_s)
+    replay_over(passages, policer(fit), idle_wait_s)
 }
 
 /// The same over packets that reach the bucket at other times than they entered the hop: those of a trace.
 pub fn bucket_over(arrivals: &[Arrival], trace: &Trace, fit: &BucketFit) -> Vec<Modelled> {
-    let element = policer(fit);
-    let spent = spent_at(element, trace.unseen_at_start(), arrivals, &trace.outcome);
-    modelled(element, 0, arrivals, spent)
+    let with_header = |arrival: &Arrival| (*arrival, Header::default());
+    let arrivals: Vec<(Arrival, Header)> = arrivals.iter().map(with_header).collect();
+    let path = policer(fit);
+    let spent = spent_at(&path, trace.unseen_at_start(), &arrivals, &trace.outcome);
+    modelled(&path, &arrivals, spent)
 }
 
-fn policer(fit: &BucketFit) -> Element {
-    Element::Policer {
-        rate_bps: fit.rate_bps.value,
-        burst_bytes: fit.limit_bytes.value,
-        peak: None,
-    }
+fn policer(fit: &BucketFit) -> PathSpec {
+    ElementSpec::policer(fit.rate_bps.value, fit.limit_bytes.value).into()
 }
+
+/// Seed of the random elements of a replayed path.
+const SEED: u64 = 1;
 
 fn modelled(
-    element: Element,
-    overhead_bytes: u32,
-    arrivals: &[Arrival],
-    spent: Option<usize>,
+    path: &PathSpec,
+    arrivals: &[(Arrival, Header)],
+    spent: Option<Spent>,
 ) -> Vec<Modelled> {
-    let whole = |value: f64| value.round().max(1.0) as u64;
-    match element {
-        Element::Policer {
-            rate_bps,
-            burst_bytes,
-            peak,
-        } => {
-            let mut policer =
-                Policer::new(whole(rate_bps), whole(burst_bytes)).with_overhead(overhead_bytes);
-            if let Some((rate, burst)) = peak {
-                policer = policer.with_peak(whole(rate), whole(burst));
-            }
-            let mut place = 0;
-            step(arrivals, &mut policer, 0.0, |policer, time_ns| {
-                if spent == Some(place) {
-                    let counted = arrivals[place].bytes + overhead_bytes;
-                    policer.spend_to(u64::from(counted).saturating_sub(1), time_ns);
-                }
-                place += 1;
-                policer.level_bytes_at(time_ns)
-            })
+    let mut element = path.assemble(SEED);
+    let mut levels = Vec::with_capacity(arrivals.len());
+    let mut outcomes = Vec::with_capacity(arrivals.len());
+    for (place, (arrival, header)) in arrivals.iter().enumerate() {
+        if let Some(spent) = spent.as_ref().filter(|spent| spent.place == place) {
+            element.spend_to(spent.left_bytes, arrival.time_ns);
         }
-        Element::Fifo {
-            rate_bps,
-            limit_packets,
-            limit_bytes,
-            in_service,
-        } => {
-            let limit = Limit {
-                packets: limit_packets.map(whole),
-                bytes: limit_bytes.map(whole),
-            };
-            let mut fifo = Fifo::new(whole(rate_bps), limit)
-                .with_in_service(in_service)
-                .with_overhead(overhead_bytes);
-            let service = 8.0 / rate_bps;
-            step(arrivals, &mut fifo, service, |fifo, time_ns| {
-                fifo.backlog_at(time_ns).bytes as f64
-            })
-        }
-        Element::Shaper {
-            rate_bps,
-            burst_bytes,
-        } => {
-            let mut shaper = Shaper::new(whole(rate_bps), whole(burst_bytes), Limit::NONE)
-                .with_overhead(overhead_bytes);
-            step(arrivals, &mut shaper, 0.0, |shaper, time_ns| {
-                shaper.backlog_at(time_ns).bytes as f64
-            })
-        }
+        levels.push(element.level_bytes_at(arrival.time_ns));
+        outcomes.push(element.arrive_with(*arrival, *header));
     }
-}
-
-fn step<E: PathElement>(
-    arrivals: &[Arrival],
-    element: &mut E,
-    service_s_per_byte: f64,
-    mut level: impl FnMut(&mut E, i64) -> f64,
-) -> Vec<Modelled> {
-    arrivals
-        .iter()
-        .map(|arrival| {
-            let level_bytes = level(element, arrival.time_ns);
-            let outcome = element.arrive(*arrival);
-            Modelled {
-                level_bytes,
-                dropped: outcome.is_dropped(),
-                wait_s: wait_s(arrival, outcome, service_s_per_byte),
-            }
+    let idle = (path.idle_s_per_byte(), path.constant_s());
+    let outcomes = settle(&mut *element, outcomes).into_iter();
+    let packets = levels.into_iter().zip(outcomes).zip(arrivals);
+    packets
+        .map(|((level_bytes, outcome), (arrival, _))| Modelled {
+            level_bytes,
+            dropped: outcome.is_dropped(),
+            wait_s: wait_s(arrival, outcome, idle),
         })
         .collect()
 }
 
-fn wait_s(arrival: &Arrival, outcome: Outcome, service_s_per_byte: f64) -> f64 {
+fn wait_s(arrival: &Arrival, outcome: Outcome, (s_per_byte, constant_s): (f64, f64)) -> f64 {
     outcome.departure_ns().map_or(f64::NAN, |departure_ns| {
         let inside_s = (departure_ns - arrival.time_ns) as f64 * 1e-9;
-        (inside_s - f64::from(arrival.bytes) * service_s_per_byte).max(0.0)
+        (inside_s - f64::from(arrival.bytes) * s_per_byte - constant_s).max(0.0)
     })
 }
 
 fn compare(
     passages: &Passages,
-    element: Element,
+    path: PathSpec,
     packets: Vec<Modelled>,
     idle_wait_s: f64,
 ) -> Replay {
@@ -272,7 +200,7 @@ fn compare(
             .count()
     };
     Replay {
-        element,
+        path,
         dropped: packets.iter().filter(|packet| packet.dropped).count(),
         hits: count(Seen::Lost, true),
         passed_right: count(Seen::Passed, false),
@@ -329,19 +257,11 @@ mod tests {
             marked: false,
         };
         let passages = Passages::new(fates.iter().enumerate().map(passage).collect());
-        let bucket = Element::Policer {
-            rate_bps: 8_000_000.0,
-            burst_bytes: 50_000.0,
-            peak: None,
-        };
-        let replay = replay_over(&passages, bucket, 0, 0.0);
+        let bucket = ElementSpec::policer(8_000_000.0, 50_000.0);
+        let replay = replay_over(&passages, bucket.into(), 0.0);
         assert_eq!((replay.dropped, replay.hits), (3, 3));
         // it has filled up since the unknown packets
-        let small = Element::Policer {
-            rate_bps: 8_000_000_000.0,
-            burst_bytes: 50_000.0,
-            peak: None,
-        };
-        assert_eq!(replay_over(&passages, small, 0, 0.0).dropped, 0);
+        let small = ElementSpec::policer(8_000_000_000.0, 50_000.0);
+        assert_eq!(replay_over(&passages, small.into(), 0.0).dropped, 0);
     }
 }

@@ -1,13 +1,13 @@
 //! The verdict on a hop, with the replays that rule other causes out.
 
-use whydrop_path::InService;
 use whydrop_path::fit::BucketFit;
+use whydrop_path::{ElementSpec, InService};
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use super::judge::HopJudgement;
 use super::management::facts_of;
 use super::measure::Hop;
-use super::models::{Element, Replay, replay_over};
+use super::models::{Replay, replay_over};
 use super::parameters::{dropping_bucket, hop_parameters};
 use crate::document::{ModelInfo, Verdict};
 use crate::judge::Judgement;
@@ -36,7 +36,7 @@ pub fn hop_verdict(
     let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
     let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
     let mut replays: Vec<Replayed> = winner(judged, hop, &value)
-        .map(|element| best_variant(hop, element, overhead, &value))
+        .map(|element| best_variant(hop, element.with_overhead(overhead), &value))
         .into_iter()
         .collect();
     replays.extend(rivals(cause, hop));
@@ -198,15 +198,12 @@ fn winner(
     judged: &HopJudgement,
     hop: &Hop,
     value: &impl Fn(&str) -> Option<f64>,
-) -> Option<Element> {
+) -> Option<ElementSpec> {
     match judged.judgement.cause {
         // with a queue before it, a bucket receives packets at other times than they entered the hop
         Cause::Policer if hop.behind_queue.is_none() || hop.departures.is_none() => {
-            Some(Element::Policer {
-                rate_bps: value("rate_bps")?,
-                burst_bytes: value("burst_bytes")?,
-                peak: value("peak_rate_bps").zip(value("peak_burst_bytes")),
-            })
+            let policer = ElementSpec::policer(value("rate_bps")?, value("burst_bytes")?);
+            Some(policer.with_peak(value("peak_rate_bps").zip(value("peak_burst_bytes"))))
         }
         // packets that it drops have entered the queue before
         Cause::ShallowQueue if hop.thinning.is_some() => None,
@@ -217,39 +214,49 @@ fn winner(
                 .as_ref()
                 .filter(|departures| departures.unseen_share == 0.0)?;
             let limit_packets = value("limit_packets");
-            Some(Element::Fifo {
-                rate_bps: value("drain_rate_bps").unwrap_or(departures.rate_bps.value),
-                limit_bytes: value("limit_bytes").filter(|_| limit_packets.is_none()),
+            Some(fifo(
+                value("drain_rate_bps").unwrap_or(departures.rate_bps.value),
                 limit_packets,
-                in_service: InService::Counted,
-            })
+                value("limit_bytes").filter(|_| limit_packets.is_none()),
+            ))
         }
-        Cause::Shaper => Some(Element::Shaper {
-            rate_bps: value("rate_bps")?,
-            burst_bytes: value("burst_bytes")
+        Cause::Shaper => Some(ElementSpec::shaper(
+            value("rate_bps")?,
+            value("burst_bytes")
                 .unwrap_or(0.0)
                 .max(hop.packet_bytes() + 100.0),
-        }),
+        )),
         _ => None,
+    }
+}
+
+/// Drop-tail queue with one of the limits, or none.
+fn fifo(rate_bps: f64, limit_packets: Option<f64>, limit_bytes: Option<f64>) -> ElementSpec {
+    ElementSpec::Fifo {
+        rate_bps,
+        limit_packets,
+        limit_bytes,
+        in_service: InService::Counted,
+        overhead_bytes: 0,
     }
 }
 
 /// A queue's replay runs freely and its drops depend on every packet before. Of the variants that the
 /// measured parameters leave open (counted bytes, whether the packet in service counts, the last per cent of
 /// the rate), returns the one that agrees best with the losses.
-fn best_variant(
-    hop: &Hop,
-    element: Element,
-    overhead: u32,
-    value: &impl Fn(&str) -> Option<f64>,
-) -> Replayed {
-    let play = |element| replay_over(&hop.passages, element, overhead, hop.idle_wait_s());
-    let only = |element| Replayed {
+fn best_variant(hop: &Hop, element: ElementSpec, value: &impl Fn(&str) -> Option<f64>) -> Replayed {
+    let play = |element: ElementSpec| replay_over(&hop.passages, element.into(), hop.idle_wait_s());
+    let only = |element: ElementSpec| Replayed {
         replay: play(element),
         variants: 1,
         why: None,
     };
-    let Element::Fifo { rate_bps, .. } = element else {
+    let ElementSpec::Fifo {
+        rate_bps,
+        overhead_bytes,
+        ..
+    } = element
+    else {
         return only(element);
     };
     let long = hop.passages.len() > MOST_VARIED;
@@ -266,11 +273,12 @@ fn best_variant(
             continue;
         }
         for in_service in [InService::Counted, InService::NotCounted] {
-            variants.extend(rates.iter().map(|factor| Element::Fifo {
+            variants.extend(rates.iter().map(|factor| ElementSpec::Fifo {
                 rate_bps: rate_bps * factor,
                 limit_packets,
                 limit_bytes,
                 in_service,
+                overhead_bytes,
             }));
         }
     }
@@ -299,8 +307,8 @@ const MOST_VARIED: usize = 300_000;
 /// The mechanisms that competed, each with its best parameters, the strongest first.
 fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
     let mut rivals = Vec::new();
-    let mut compete = |element: Element, why: &dyn Fn(&Replay) -> Fact| {
-        let replay = replay_over(&hop.passages, element, 0, hop.idle_wait_s());
+    let mut compete = |element: ElementSpec, why: &dyn Fn(&Replay) -> Fact| {
+        let replay = replay_over(&hop.passages, element.into(), hop.idle_wait_s());
         let why = Some(why(&replay));
         rivals.push(Replayed {
             replay,
@@ -311,28 +319,16 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
     let bucket = dropping_bucket(hop);
     let queue = matches!(cause, Cause::ShallowQueue | Cause::DeepQueue);
     if let (false, Some(fit)) = (queue || cause == Cause::Shaper, &bucket) {
-        let (rate_bps, limit_bytes) = (fit.rate_bps.value, Some(fit.limit_bytes.value));
-        let fifo = Element::Fifo {
-            rate_bps,
-            limit_packets: None,
-            limit_bytes,
-            in_service: InService::Counted,
-        };
+        let (rate_bps, limit_bytes) = (fit.rate_bps.value, fit.limit_bytes.value);
+        let queue = fifo(rate_bps, None, Some(limit_bytes));
         if cause == Cause::Policer {
-            compete(fifo, &|replay| fifo_why(replay));
-            let shaper = Element::Shaper {
-                rate_bps,
-                burst_bytes: fit.limit_bytes.value,
-            };
+            compete(queue, &|replay| fifo_why(replay));
+            let shaper = ElementSpec::shaper(rate_bps, limit_bytes);
             compete(shaper, &|replay| shaper_why(replay));
         }
     }
     if let (true, Some(fit)) = (cause != Cause::Policer && hop.passages.lost > 0, &bucket) {
-        let policer = Element::Policer {
-            rate_bps: fit.rate_bps.value,
-            burst_bytes: fit.limit_bytes.value,
-            peak: None,
-        };
+        let policer = ElementSpec::policer(fit.rate_bps.value, fit.limit_bytes.value);
         compete(policer, &|replay| {
             if queue {
                 waits_why(replay)
@@ -347,12 +343,7 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
         &hop.departures,
     ) && backlog.packets.value >= 2.0
     {
-        let fifo = Element::Fifo {
-            rate_bps: departures.rate_bps.value,
-            limit_packets: Some(backlog.packets.value),
-            limit_bytes: None,
-            in_service: InService::Counted,
-        };
+        let fifo = fifo(departures.rate_bps.value, Some(backlog.packets.value), None);
         compete(fifo, &|replay| misses_why(replay, "full-queue-misses"));
     }
     rivals
@@ -361,7 +352,7 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
 fn fifo_why(replay: &Replay) -> Fact {
     fact!(
         "fifo-would-hold",
-        rate_bps = replay.element.rate_bps(),
+        rate_bps = replay.rate_bps(),
         longest_wait_s = replay.longest_wait_s,
         held_too_long = replay.delayed_too_long,
         seen_longest_wait_s = replay.seen_longest_wait_s,
@@ -372,7 +363,7 @@ fn fifo_why(replay: &Replay) -> Fact {
 fn shaper_why(replay: &Replay) -> Fact {
     fact!(
         "shaper-would-hold",
-        rate_bps = replay.element.rate_bps(),
+        rate_bps = replay.rate_bps(),
         longest_wait_s = replay.longest_wait_s,
         lost = replay.lost,
         seen_longest_wait_s = replay.seen_longest_wait_s,
@@ -383,7 +374,7 @@ fn shaper_why(replay: &Replay) -> Fact {
 fn waits_why(replay: &Replay) -> Fact {
     fact!(
         "packets-seen-to-wait",
-        rate_bps = replay.element.rate_bps(),
+        rate_bps = replay.rate_bps(),
         seen_longest_wait_s = replay.seen_longest_wait_s
     )
 }
@@ -391,7 +382,7 @@ fn waits_why(replay: &Replay) -> Fact {
 fn misses_why(replay: &Replay, code: &'static str) -> Fact {
     fact!(
         code,
-        rate_bps = replay.element.rate_bps(),
+        rate_bps = replay.rate_bps(),
         dropped = replay.dropped,
         hits = replay.hits,
         lost = replay.lost
@@ -400,9 +391,9 @@ fn misses_why(replay: &Replay, code: &'static str) -> Fact {
 
 /// The cause that a replay rules out, and the reason: stronger than the reasons of a single capture.
 fn ruled_out(replayed: &Replayed) -> Option<(Cause, Fact)> {
-    let cause = match replayed.replay.element {
-        Element::Policer { .. } => Cause::Policer,
-        Element::Shaper { .. } => Cause::Shaper,
+    let cause = match replayed.replay.path.elements[..] {
+        [ElementSpec::Policer { .. }] => Cause::Policer,
+        [ElementSpec::Shaper { .. }] => Cause::Shaper,
         _ => Cause::ShallowQueue,
     };
     Some((cause, replayed.why.clone()?))
@@ -410,19 +401,21 @@ fn ruled_out(replayed: &Replayed) -> Option<(Cause, Fact)> {
 
 fn model_info(replayed: &Replayed) -> ModelInfo {
     let replay = &replayed.replay;
-    let peak = match replay.element {
-        Element::Policer { peak, .. } => peak,
-        _ => None,
-    };
-    let (limit_bytes, limit_packets) = match replay.element {
-        Element::Policer { burst_bytes, .. } | Element::Shaper { burst_bytes, .. } => {
-            (Some(burst_bytes), None)
-        }
-        Element::Fifo {
+    let element = &replay.path.elements[0];
+    let (limit_bytes, limit_packets, peak) = match *element {
+        ElementSpec::Policer {
+            burst_bytes,
+            peak_rate_bps,
+            peak_burst_bytes,
+            ..
+        } => (Some(burst_bytes), None, peak_rate_bps.zip(peak_burst_bytes)),
+        ElementSpec::Shaper { burst_bytes, .. } => (Some(burst_bytes), None, None),
+        ElementSpec::Fifo {
             limit_packets,
             limit_bytes,
             ..
-        } => (limit_bytes, limit_packets),
+        } => (limit_bytes, limit_packets, None),
+        _ => (None, None, None),
     };
     ModelInfo {
         role: if replayed.why.is_none() {
@@ -431,8 +424,8 @@ fn model_info(replayed: &Replayed) -> ModelInfo {
             "rival"
         }
         .to_owned(),
-        element: replay.element.name().to_owned(),
-        rate_bps: replay.element.rate_bps(),
+        element: element.name().to_owned(),
+        rate_bps: replay.rate_bps(),
         limit_bytes,
         limit_packets,
         peak_rate_bps: peak.map(|(rate_bps, _)| rate_bps),
