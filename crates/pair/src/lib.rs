@@ -23,7 +23,6 @@ pub mod clock;
 mod error;
 mod finish;
 pub mod flow;
-mod hash;
 mod matching;
 pub mod packet;
 mod reading;

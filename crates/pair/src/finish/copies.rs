@@ -4,7 +4,8 @@
 //! nothing if packets of the flow are identical anyway: atomic datagrams may all have one identification (RFC
 //! 6864, section 4.1; 0 means that the sender does not count), and many have one length.
 
-use crate::hash::FoldMap;
+use ahash::HashMap;
+
 use crate::packet::{Crossing, PacketFlags, PairPacket};
 
 /// Copies of one packet follow each other within this time.
@@ -36,7 +37,7 @@ pub(super) fn mark(packets: &mut [PairPacket], places: &[u32], downstream: usize
             && packet.crossing == Crossing::Undecided
             && (packet.identification != 0 || !packet.flags.has(PacketFlags::TCP))
     };
-    let mut times_ns: FoldMap<Identity, Vec<i64>> = FoldMap::default();
+    let mut times_ns: HashMap<Identity, Vec<i64>> = HashMap::default();
     for &at in places {
         let packet = &packets[at as usize];
         if may_be_copy(packet) {

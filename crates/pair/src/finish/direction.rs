@@ -10,10 +10,10 @@
 
 use std::net::IpAddr;
 
+use ahash::HashMap;
 use whydrop_tcp::{Tracked, Vantage};
 
 use crate::flow::{Direction, Order, PairFlow};
-use crate::hash::FoldMap;
 use crate::packet::{PacketFlags, PairPacket};
 
 /// Samples further apart than this do not share a transit time.
@@ -207,7 +207,7 @@ pub(super) fn decide(
     tracked: &[Tracked; 2],
     client_side: Option<usize>,
 ) -> Order {
-    let mut numbers: FoldMap<(IpAddr, IpAddr), u32> = FoldMap::default();
+    let mut numbers: HashMap<(IpAddr, IpAddr), u32> = HashMap::default();
     let mut all: Vec<Hosts> = Vec::new();
     let places: Vec<(u32, usize, [IpAddr; 2])> = flows
         .iter()
@@ -222,7 +222,7 @@ pub(super) fn decide(
             (number, orientation, [source, destination])
         })
         .collect();
-    let mut unmatched: FoldMap<(u32, u32), usize> = FoldMap::default();
+    let mut unmatched: HashMap<(u32, u32), usize> = HashMap::default();
     for packet in packets {
         let (number, orientation, _) = places[packet.flow as usize];
         let hosts = &mut all[number as usize];
@@ -300,7 +300,7 @@ fn guess_the_rest(
     all: &[Hosts],
     places: &[(u32, usize, [IpAddr; 2])],
     decided: &mut [Option<bool>],
-    sides: &mut FoldMap<IpAddr, i64>,
+    sides: &mut HashMap<IpAddr, i64>,
 ) {
     let mut open: Vec<(u64, u32, [IpAddr; 2])> = Vec::new();
     let mut seen = vec![false; all.len()];
@@ -324,7 +324,7 @@ fn guess_the_rest(
     }
 }
 
-fn vote(sides: &mut FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2], forward: bool) {
+fn vote(sides: &mut HashMap<IpAddr, i64>, [source, destination]: [IpAddr; 2], forward: bool) {
     let vote = if forward { 1 } else { -1 };
     *sides.entry(source).or_default() += vote;
     *sides.entry(destination).or_default() -= vote;
@@ -344,8 +344,8 @@ fn addresses(flow: &PairFlow) -> [IpAddr; 2] {
 fn sides_of_hosts(
     places: &[(u32, usize, [IpAddr; 2])],
     decided: &[Option<bool>],
-) -> FoldMap<IpAddr, i64> {
-    let mut sides: FoldMap<IpAddr, i64> = FoldMap::default();
+) -> HashMap<IpAddr, i64> {
+    let mut sides: HashMap<IpAddr, i64> = HashMap::default();
     for &(number, orientation, ends) in places {
         if let Some(forward) = decided[number as usize] {
             vote(&mut sides, ends, forward == (orientation == 0));
@@ -354,7 +354,7 @@ fn sides_of_hosts(
     sides
 }
 
-fn by_sides(sides: &FoldMap<IpAddr, i64>, [source, destination]: [IpAddr; 2]) -> Option<bool> {
+fn by_sides(sides: &HashMap<IpAddr, i64>, [source, destination]: [IpAddr; 2]) -> Option<bool> {
     let side = |host: IpAddr| sides.get(&host).copied().unwrap_or(0);
     let difference = side(source) - side(destination);
     (difference != 0).then_some(difference > 0)
@@ -403,7 +403,7 @@ mod tests {
         };
         let all = [guessed(10, -1.0), guessed(1_000, 1.0)];
         let places = [(0, 0, [other, far]), (1, 0, [near, far])];
-        let (mut decided, mut sides) = (vec![None; 2], FoldMap::default());
+        let (mut decided, mut sides) = (vec![None; 2], HashMap::default());
         guess_the_rest(&all, &places, &mut decided, &mut sides);
         assert_eq!(decided, [Some(true); 2]);
     }

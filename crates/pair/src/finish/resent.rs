@@ -6,9 +6,10 @@
 //! neighbours are normal. At the end the arrival goes to the later copy with a transit time like that of its
 //! neighbours.
 
+use ahash::HashMap;
+
 use super::order::by_index;
 use crate::flow::PairFlow;
-use crate::hash::FoldMap;
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 
 /// Neighbours on either side with transit times for comparison, and the range in which they are searched for.
@@ -39,7 +40,7 @@ pub(super) fn reassign(packets: &mut [PairPacket], flows: &[PairFlow]) {
         let goes = |packet: &PairPacket| {
             flows[packet.flow as usize].direction.upstream() == Some(upstream)
         };
-        let mut waiting: FoldMap<Identity, Vec<u32>> = FoldMap::default();
+        let mut waiting: HashMap<Identity, Vec<u32>> = HashMap::default();
         for at in by_index(packets, upstream, |packet| {
             !packet.is_matched() && goes(packet)
         }) {
@@ -66,9 +67,9 @@ fn reassign_flow(
     packets: &mut [PairPacket],
     arrivals: &[u32],
     upstream: usize,
-    waiting: &mut FoldMap<Identity, Vec<u32>>,
+    waiting: &mut HashMap<Identity, Vec<u32>>,
 ) {
-    let copies = |packet: &PairPacket, waiting: &FoldMap<Identity, Vec<u32>>| {
+    let copies = |packet: &PairPacket, waiting: &HashMap<Identity, Vec<u32>>| {
         identity(packet).is_some_and(|identity| waiting.contains_key(&identity))
     };
     let doubtful: Vec<bool> = arrivals

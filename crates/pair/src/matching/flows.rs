@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 
+use ahash::{HashMap, RandomState};
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
 use whydrop_tcp::Endpoint;
 
 use super::discard::{Candidate, FewRows};
 use super::pending::NONE;
 use super::renumbered::Numbering;
-use crate::hash::{FoldMap, fold};
 
 /// Addresses, ports and protocol of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,17 +77,6 @@ impl Tuple {
         let same_destination =
             self.destination == other.destination && self.ports as u16 == other.ports as u16;
         same_source || same_destination
-    }
-
-    fn token(&self) -> u32 {
-        let addresses = fold(
-            fold(self.source as u64, (self.source >> 64) as u64),
-            fold(self.destination as u64, (self.destination >> 64) as u64),
-        );
-        fold(
-            addresses,
-            u64::from(self.ports) | u64::from(self.protocol) << 32,
-        ) as u32
     }
 }
 
@@ -163,7 +152,7 @@ impl IdVotes {
 #[derive(Debug, Default)]
 struct Side {
     flows: Vec<FlowState>,
-    by_tuple: FoldMap<Tuple, u32>,
+    by_tuple: HashMap<Tuple, u32>,
     births: u64,
     /// Numbers of discarded flows, for reuse.
     free: Vec<u32>,
@@ -176,6 +165,8 @@ struct Side {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     sides: [Side; 2],
+    /// Of the tokens.
+    hashes: RandomState,
     ids: IdVotes,
     /// The same for pieces of super-segments, with identifications counted up from the first's.
     piece_ids: IdVotes,
@@ -267,7 +258,7 @@ impl Flows {
         here.births += 1;
         let state = FlowState {
             tuple,
-            token: tuple.token(),
+            token: self.hashes.hash_one(tuple) as u32,
             birth: here.births,
             few_rows: FewRows::default(),
             reverse: reverse.unwrap_or(NONE),

@@ -1,10 +1,11 @@
 //! Postponed matches, made when no better one can arrive any more.
 
+use ahash::HashMap;
+
 use super::Matcher;
 use super::likeness::Found;
 use super::pending::Entry;
 use super::sighting::{Parts, Sighting};
-use crate::hash::FoldMap;
 use crate::packet::PacketFlags;
 
 /// Matched packets to evaluate before and after one.
@@ -36,12 +37,12 @@ impl Order {
 
 /// By number of the flow at point 1: the flows with packets missing from both captures, so that the
 /// retransmission of a packet may be captured at one point only.
-pub(super) struct Orders(FoldMap<u32, Order>);
+pub(super) struct Orders(HashMap<u32, Order>);
 
 impl Orders {
     fn of(matcher: &Matcher) -> Self {
         // unmatched data of each flow at either point without an equal at the other
-        let mut alone: FoldMap<u32, [bool; 2]> = FoldMap::default();
+        let mut alone: HashMap<u32, [bool; 2]> = HashMap::default();
         for side in 0..2 {
             for (_, entry) in matcher.pending[side].iter() {
                 if !is_repeatable(&entry.parts) {
@@ -58,7 +59,7 @@ impl Orders {
             }
         }
         let flows = alone.into_iter().filter(|(_, sides)| *sides == [true; 2]);
-        let mut orders: FoldMap<u32, Order> =
+        let mut orders: HashMap<u32, Order> =
             flows.map(|(flow, _)| (flow, Order::default())).collect();
         if orders.is_empty() {
             return Self(orders);

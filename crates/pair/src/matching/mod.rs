@@ -13,10 +13,10 @@ mod tiles;
 
 use std::net::IpAddr;
 
+use ahash::{HashMap, RandomState};
 use whydrop_capture::{Network, Packet, TcpFlags, TcpSegment, Transport};
 
 use crate::flow::LeftOut;
-use crate::hash::{FoldMap, Words};
 use crate::packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};
 use crate::reading::PairHints;
 use flows::{Flows, Tuple};
@@ -48,7 +48,7 @@ fn is_to_many(network: &Network, transport: &Transport) -> bool {
 
 pub(crate) struct Matcher {
     hints: PairHints,
-    words: Words,
+    hashes: RandomState,
     precision: Precision,
     most_pending: usize,
     /// Packets that started to wait since super-segments were split like the other point's.
@@ -60,7 +60,7 @@ pub(crate) struct Matcher {
     pub(crate) flows: Flows,
     pub(crate) rows: Vec<PairPacket>,
     /// Rows of super-segments with an unknown segment size, by flow.
-    whole: [FoldMap<u32, Vec<(u32, Parts)>>; 2],
+    whole: [HashMap<u32, Vec<(u32, Parts)>>; 2],
     /// Time at point 2 minus time at point 1 of the latest match.
     pub(crate) delta_ns: Option<i64>,
     /// Latest matched time at each point.
@@ -82,7 +82,7 @@ impl Matcher {
     pub(crate) fn new(most_pending: usize, most_small_flows: usize, hints: PairHints) -> Self {
         Self {
             hints,
-            words: Words::new(),
+            hashes: RandomState::new(),
             precision: Precision::default(),
             most_pending: most_pending.max(1),
             waited: 0,
@@ -159,7 +159,12 @@ impl Matcher {
             sequence: tcp.sequence,
             payload_bytes: tcp.payload_bytes,
             flags,
-            ..sighting(packet, network, flow, Parts::of_tcp(network, tcp))
+            ..sighting(
+                packet,
+                network,
+                flow,
+                Parts::of_tcp(&self.hashes, network, tcp),
+            )
         };
         if let Numbering::Changed(added) = self.flows.get(side, flow).numbering {
             added.undo(side, &mut sighting);
@@ -270,7 +275,7 @@ impl Matcher {
     #[inline]
     fn key(&self, sighting: &Sighting) -> u64 {
         self.precision.key(
-            self.words,
+            &self.hashes,
             &sighting.parts,
             sighting.sequence,
             sighting.payload_bytes,
@@ -420,10 +425,10 @@ impl Matcher {
         }
         self.precision = precision;
         for pending in &mut self.pending {
-            let (rows, words) = (&mut self.rows, self.words);
+            let (rows, hashes) = (&mut self.rows, &self.hashes);
             pending.rekey(|entry| {
                 let row = &mut rows[entry.row as usize];
-                let key = precision.key(words, &entry.parts, row.sequence, row.payload_bytes);
+                let key = precision.key(hashes, &entry.parts, row.sequence, row.payload_bytes);
                 row.content = precision.content(key, &entry.parts);
                 key
             });

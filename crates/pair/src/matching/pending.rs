@@ -170,6 +170,16 @@ impl Pending {
         self.rebuild(self.buckets.len(), |entry| Some(key_of(entry)));
     }
 
+    /// Packets of the bucket that has the most.
+    #[cfg(test)]
+    pub(super) fn longest_bucket(&self) -> usize {
+        let mut counts = vec![0; self.buckets.len()];
+        for (_, entry) in self.iter() {
+            counts[self.place(entry.key)] += 1;
+        }
+        counts.into_iter().max().unwrap_or(0)
+    }
+
     #[inline]
     fn place(&self, key: u64) -> usize {
         // a power of two

@@ -86,7 +86,7 @@ impl Matcher {
     fn slot_of(&self, side: usize, row: u32, parts: &Parts) -> Option<u32> {
         let waiting = &self.rows[row as usize];
         let (sequence, bytes) = (waiting.sequence, waiting.payload_bytes);
-        let key = self.precision.key(self.words, parts, sequence, bytes);
+        let key = self.precision.key(&self.hashes, parts, sequence, bytes);
         let mut candidates = self.pending[side].with_key(key);
         candidates
             .find(|(_, entry)| entry.row == row)

@@ -298,7 +298,7 @@ impl Matcher {
         };
         let kind = u64::from(parts.kind_bits()) | identification << 8;
         let sizes = u64::from(payload_bytes) | window << 32;
-        Some(self.words.hash([value | echo << 32, sizes, kind]))
+        Some(self.hashes.hash_one((value | echo << 32, sizes, kind)))
     }
 
     /// The vote of a packet of point 2, if exactly one of point 1 is identical.

@@ -6,9 +6,8 @@
 //! them), addresses, ports, TTL, DSCP and ECN. For other protocols these are the length and the first bytes
 //! of the payload.
 
+use ahash::RandomState;
 use whydrop_capture::{Network, TcpFlags, TcpSegment};
-
-use crate::hash::{Words, fold};
 
 /// Bytes of payload that distinguish packets without sequence numbers.
 pub(crate) const PAYLOAD_KEY_BYTES: usize = 16;
@@ -72,7 +71,7 @@ impl Parts {
     }
 
     #[inline]
-    pub(crate) fn of_tcp(network: &Network, tcp: &TcpSegment) -> Self {
+    pub(crate) fn of_tcp(hashes: &RandomState, network: &Network, tcp: &TcpSegment) -> Self {
         let mut bits = 0;
         if tcp.flags.has(TcpFlags::SYN) {
             bits |= Self::SYN;
@@ -85,13 +84,10 @@ impl Parts {
             bits |= Self::DATA;
         } else if bits & Self::SYN == 0 {
             window = u32::from(tcp.window);
-            sack = tcp
-                .options
-                .sack_blocks()
-                .iter()
-                .fold(0u64, |hash, &(left, right)| {
-                    fold(hash, u64::from(left) << 32 | u64::from(right))
-                }) as u32;
+            sack = match tcp.options.sack_blocks() {
+                [] => 0,
+                blocks => hashes.hash_one(blocks) as u32,
+            };
             if tcp.flags.has(TcpFlags::FIN) {
                 bits |= Self::BARE_FIN;
             }
@@ -173,12 +169,18 @@ impl Precision {
     }
 
     #[inline]
-    pub(crate) fn key(self, words: Words, parts: &Parts, sequence: u32, payload_bytes: u32) -> u64 {
+    pub(crate) fn key(
+        self,
+        hashes: &RandomState,
+        parts: &Parts,
+        sequence: u32,
+        payload_bytes: u32,
+    ) -> u64 {
         let [a, b, c, d, e] = parts.material.map(u64::from);
         let kind = u64::from(parts.protocol) | u64::from(parts.kind_bits()) << 8;
         if parts.protocol == TCP {
             if parts.has(Parts::DATA) && !self.strict_data {
-                return words.hash([u64::from(sequence), 0, kind]);
+                return hashes.hash_one((u64::from(sequence), kind));
             }
             let timestamps = if self.timestamps { b | c << 32 } else { 0 };
             let sack = if self.sack && !parts.has(Parts::SYN | Parts::RENUMBERED) {
@@ -186,19 +188,19 @@ impl Precision {
             } else {
                 0
             };
-            return words.hash([
+            return hashes.hash_one((
                 u64::from(sequence) | a << 32,
                 timestamps,
                 kind ^ d << 16 ^ sack,
-            ]);
+            ));
         }
         let payload = self.masked([a | b << 32, c | d << 32]);
         let token = if is_commonplace(payload) { e << 32 } else { 0 };
-        words.hash([
+        hashes.hash_one((
             payload[0],
             payload[1],
             kind ^ u64::from(payload_bytes) << 16 ^ token,
-        ])
+        ))
     }
 
     /// The mark of copies of a packet among other packets of its flow: its key's hash, odd unless chance or
@@ -266,4 +268,59 @@ pub(crate) struct Sighting {
     pub tos: u8,
     /// Initial [`crate::PacketFlags`].
     pub flags: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::pending::Pending;
+
+    /// The packets of this test had keys of equal low bits, in each process, while keys were such products.
+    fn product(one: u64, other: u64) -> u64 {
+        let product = u128::from(one ^ 0x9e37_79b9_7f4a_7c15) * u128::from(other ^ ZEROED_BY);
+        product as u64 ^ (product >> 64) as u64
+    }
+
+    const ZEROED_BY: u64 = 0x243f_6a88_85a3_08d3;
+    const UDP: u8 = 17;
+    const BYTES: u32 = 64;
+
+    fn datagram(payload: [u64; 2]) -> Parts {
+        let [a, b] = payload.map(|word| [word as u32, (word >> 32) as u32]);
+        Parts {
+            material: [a[0], a[1], b[0], b[1], 0],
+            identification: 0,
+            protocol: UDP,
+            bits: 0,
+        }
+    }
+
+    #[test]
+    fn a_sender_cannot_choose_packets_whose_keys_share_a_bucket() {
+        const PACKETS: usize = 2_000;
+        let end = u64::from(UDP) | u64::from(BYTES) << 16;
+        let collides = |second: &u64| product(product(0, *second), end) & 0xfff == 0;
+        let seconds = (0..u64::MAX).filter(collides).take(PACKETS);
+        let hashes = RandomState::new();
+        let mut pending = Pending::default();
+        for (row, second) in (0..).zip(seconds) {
+            let parts = datagram([ZEROED_BY, second]);
+            let key = Precision::default().key(&hashes, &parts, 0, BYTES);
+            pending.insert(key, row, parts);
+        }
+        let longest = pending.longest_bucket();
+        assert!(
+            longest < 20,
+            "{longest} of {PACKETS} packets share a bucket"
+        );
+    }
+
+    #[test]
+    fn no_packet_has_a_key_that_its_sender_can_foresee() {
+        let [one, other] = [RandomState::new(), RandomState::new()];
+        for payload in [[ZEROED_BY, 1], [0, ZEROED_BY], [ZEROED_BY; 2], [0, 0]] {
+            let key = |hashes| Precision::default().key(hashes, &datagram(payload), 0, BYTES);
+            assert_ne!(key(&one), key(&other), "{payload:x?}");
+        }
+    }
 }
