@@ -1,7 +1,7 @@
 //! A slow link that thins acknowledgments: a queued acknowledgment is replaced by a newer one of its
 //! connection, which includes its information (RFC 3449, section 5.2.1; cake's `ack-filter`, cable modems).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use whydrop_path::fit::passage::Passages;
 use whydrop_path::fit::{Interval, Seen};
@@ -53,7 +53,7 @@ fn find(passages: &Passages) -> Option<Thinning> {
         return None;
     }
     let (service_s, width_s) = service_s(passages)?;
-    let dropped = replay(passages, service_s);
+    let dropped = replay(passages, service_s).dropped;
     let hits = lost().filter(|index| dropped[*index]).count();
     let rate_bps = passages.mean_bytes() * 8.0 / service_s;
     let error = rate_bps * width_s / service_s;
@@ -115,35 +115,162 @@ fn service_s(passages: &Passages) -> Option<(f64, f64)> {
 }
 
 /// The packets that the link drops. Each connection has at most one acknowledgment queued.
-fn replay(passages: &Passages, service_s: f64) -> Vec<bool> {
-    let mut dropped = vec![false; passages.len()];
+fn replay(passages: &Passages, service_s: f64) -> Queue {
     let mut free_s = f64::MIN;
-    let mut waiting: VecDeque<usize> = VecDeque::new();
+    let mut queue = Queue::new(passages.len());
     for index in 0..passages.len() {
         let now_s = passages.arrival_s[index];
-        while free_s <= now_s && waiting.pop_front().is_some() {
+        while free_s <= now_s && queue.pop(&passages.flow) {
             free_s += service_s;
         }
         if free_s <= now_s {
             free_s = now_s + service_s;
             continue;
         }
-        let same = |older: &usize| passages.flow[*older] == passages.flow[index];
-        if let Some(place) = waiting.iter().position(same)
-            && passages.bytes[index] <= LARGEST_ACKNOWLEDGMENT_BYTES
-            && let Some(older) = waiting.remove(place)
-        {
-            dropped[older] = true;
+        let flow = passages.flow[index];
+        if passages.bytes[index] <= LARGEST_ACKNOWLEDGMENT_BYTES {
+            queue.supersede(flow);
         }
-        waiting.push_back(index);
+        queue.push(index, flow);
     }
-    dropped
+    queue
+}
+
+/// The packets that wait for the link. A dropped one stays in the common queue until its turn comes, so that no step
+/// depends on how many packets wait.
+#[derive(Debug)]
+struct Queue {
+    common: VecDeque<usize>,
+    /// The packets of each flow that wait and are not dropped.
+    by_flow: HashMap<u32, VecDeque<usize>>,
+    dropped: Vec<bool>,
+    /// Packets that were looked at.
+    #[cfg(test)]
+    steps: usize,
+}
+
+impl Queue {
+    fn new(packets: usize) -> Self {
+        Self {
+            common: VecDeque::new(),
+            by_flow: HashMap::new(),
+            dropped: vec![false; packets],
+            #[cfg(test)]
+            steps: 0,
+        }
+    }
+
+    fn push(&mut self, index: usize, flow: u32) {
+        self.common.push_back(index);
+        self.by_flow.entry(flow).or_default().push_back(index);
+    }
+
+    /// Sends the first packet; false if none waits.
+    fn pop(&mut self, flows: &[u32]) -> bool {
+        while let Some(index) = self.common.pop_front() {
+            self.count();
+            if !self.dropped[index] {
+                // each flow's packets leave in the common order
+                let of_flow = self.by_flow.get_mut(&flows[index]);
+                return of_flow.is_some_and(|of_flow| of_flow.pop_front().is_some());
+            }
+        }
+        false
+    }
+
+    /// Drops the first packet of a flow.
+    fn supersede(&mut self, flow: u32) {
+        self.count();
+        if let Some(older) = self.by_flow.get_mut(&flow).and_then(VecDeque::pop_front) {
+            self.dropped[older] = true;
+        }
+    }
+
+    fn count(&mut self) {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
     use whydrop_path::fit::passage::Passage;
+
+    use super::*;
+
+    /// The link written as its definition says it: each packet is compared with those that wait. With the number of
+    /// comparisons.
+    fn by_comparing_all(passages: &Passages, service_s: f64) -> (Vec<bool>, usize) {
+        let mut dropped = vec![false; passages.len()];
+        let (mut free_s, mut compared) = (f64::MIN, 0);
+        let mut waiting: VecDeque<usize> = VecDeque::new();
+        for index in 0..passages.len() {
+            let now_s = passages.arrival_s[index];
+            while free_s <= now_s && waiting.pop_front().is_some() {
+                free_s += service_s;
+            }
+            if free_s <= now_s {
+                free_s = now_s + service_s;
+                continue;
+            }
+            let mut same = |older: &usize| {
+                compared += 1;
+                passages.flow[*older] == passages.flow[index]
+            };
+            if let Some(place) = waiting.iter().position(&mut same)
+                && passages.bytes[index] <= LARGEST_ACKNOWLEDGMENT_BYTES
+                && let Some(older) = waiting.remove(place)
+            {
+                dropped[older] = true;
+            }
+            waiting.push_back(index);
+        }
+        (dropped, compared)
+    }
+
+    /// Packets of these gaps, flows, and sizes: an acknowledgment or data.
+    fn arriving(packets: impl IntoIterator<Item = (i64, u32, bool)>) -> Passages {
+        let mut arrival_ns = 0;
+        let passage = |(gap_us, flow, is_data): (i64, u32, bool)| {
+            arrival_ns += gap_us * 1_000;
+            Passage {
+                arrival_ns,
+                bytes: if is_data { 1_500 } else { 52 },
+                outcome: Seen::Passed,
+                transit_ns: None,
+                flow,
+                marked: false,
+            }
+        };
+        Passages::new(packets.into_iter().map(passage).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn the_link_drops_what_comparing_all_that_wait_drops(
+            packets in prop::collection::vec((0..2_000i64, 0..6u32, prop::bool::weighted(0.3)), 0..300),
+            service_us in 1..3_000u32,
+        ) {
+            let passages = arriving(packets);
+            let service_s = f64::from(service_us) * 1e-6;
+            let found = replay(&passages, service_s).dropped;
+            prop_assert_eq!(found, by_comparing_all(&passages, service_s).0);
+        }
+    }
+
+    #[test]
+    fn the_replay_takes_as_many_steps_as_there_are_packets_however_many_flows_wait() {
+        let flood = |count: u32| arriving((0..count).map(|number| (1, number, false)));
+        for count in [1_000, 2_000, 4_000] {
+            let steps = replay(&flood(count), 1.0).steps;
+            assert!(steps <= 2 * count as usize, "{steps} for {count} packets");
+        }
+        let (_, compared) = by_comparing_all(&flood(4_000), 1.0);
+        assert!(compared > 4_000 * 1_000, "the flood must fill the queue");
+    }
 
     /// Acknowledgments at this interval over a link that takes a millisecond for each.
     fn over_a_slow_link(every_us: i64, drops: impl Fn(usize, bool) -> bool) -> Passages {
