@@ -92,6 +92,65 @@ def test_tests_comments_and_reexports_of_a_crate_do_not_count(tmp_path: Path):
     assert graph == {"lib": set(), "a": {"d"}, "b": {"a"}, "d": {"b"}}
 
 
+def graph_of(folder: Path, **files: str) -> dict[str, set[str]]:
+    return arrows.rust_graph(crate(folder, **files) / "c" / "src")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use crate::judge;",
+        "use crate::{judge as weigh, other};",
+        "use crate::rooms::judge;",
+        "use super::rooms; fn f() { rooms::judge() }",
+        "fn f() { crate::rooms::judge() }",
+        "use crate::*; fn f() { crate::judge() }",
+        "use crate::rooms::losses::*; fn f() { judge() }",
+    ],
+)
+def test_a_file_uses_the_one_behind_the_reexports(tmp_path: Path, text: str):
+    graph = graph_of(
+        tmp_path,
+        lib="mod a; mod rooms; pub use rooms::judge;",
+        a=text,
+        rooms__mod="mod losses; pub(crate) use losses::*;",
+        rooms__losses="pub fn judge() {}",
+    )
+    assert graph["a"] - {"lib"} == {"rooms::losses"}
+
+
+def test_a_circle_through_reexports_is_found(tmp_path: Path):
+    files = {
+        "lib": "mod evidence; mod hop; mod losses; pub use losses::judge_losses; pub use hop::Hop;",
+        "evidence": "use crate::judge_losses; pub struct Evidence;",
+        "losses": "use crate::Hop; pub fn judge_losses() {}",
+        "hop__mod": "mod inner; pub use inner::Hop;",
+        "hop__inner": "pub struct Hop(crate::evidence::Evidence);",
+    }
+    (found,) = arrows.rust_complaints(crate(tmp_path, **files), {})
+    assert "3 files use each other, at most 2 may: evidence, hop::inner, losses" in found
+
+
+def test_parents_and_tests_make_no_circle(tmp_path: Path):
+    tests = "\n#[cfg(test)]\nmod tests { use super::*; use crate::b::B; }"
+    graph = graph_of(
+        tmp_path,
+        lib="mod a; #[cfg(test)] mod testing; #[cfg(test)] use b::B; pub struct Root;",
+        a__mod="mod one; mod two; use one::One; pub struct Own(two::Two);",
+        a__one=f"use super::Own; pub struct One(crate::Root);{tests}",
+        a__two="pub struct Two(super::Own);",
+        b="use crate::a::Own; pub struct B;",
+    )
+    assert graph == {"lib": set(), "a": {"a::one", "a::two"}, "a::one": set(), "a::two": set(), "b": {"a"}}
+
+
+def test_reexports_that_name_each_other_end(tmp_path: Path):
+    graph = graph_of(
+        tmp_path, lib="mod a; mod b;", a="pub use crate::b::X;", b="pub use crate::a::X; fn f() { self::X }"
+    )
+    assert graph == {"lib": set(), "a": set(), "b": set()}
+
+
 def test_a_cycle_that_became_shorter_must_stay_so(tmp_path: Path):
     (found,) = arrows.rust_complaints(crate(tmp_path, lib="", a="use crate::b::B;", b="use crate::a::A;"), {"c": 3})
     assert "lower LONGER" in found
