@@ -149,17 +149,18 @@ impl Ring {
     pub fn read(&mut self, mut each: impl FnMut(Record<'_>)) {
         let head = self.word(HEAD).load(Ordering::Acquire);
         let mut tail = self.word(TAIL).load(Ordering::Relaxed);
-        let mut joined = Vec::new();
+        let mut record = Vec::new();
         while head.wrapping_sub(tail) >= 8 {
-            let header = self.bytes(tail, 8, &mut joined);
-            let kind = u32::from_ne_bytes(header[..4].try_into().expect("four"));
-            let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().expect("two")));
+            self.copy(tail, 8, &mut record);
+            let kind = u32::from_ne_bytes(record[..4].try_into().expect("four"));
+            let size = usize::from(u16::from_ne_bytes(record[6..8].try_into().expect("two")));
             if size < 8 || size as u64 > head.wrapping_sub(tail) {
                 // Not a valid ring: its contents are discarded.
                 tail = head;
                 break;
             }
-            if let Some(record) = parse(kind, &self.bytes(tail, size, &mut joined)[8..]) {
+            self.copy(tail, size, &mut record);
+            if let Some(record) = parse(kind, &record[8..]) {
                 each(record);
             }
             tail = tail.wrapping_add(size as u64);
@@ -173,19 +174,25 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) }
     }
 
-    /// Returns bytes of the ring; those that wrap around its end are joined first.
-    fn bytes<'a>(&'a self, from: u64, size: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
+    /// Copies bytes of the ring; those that wrap around its end are joined. There is no slice of the ring: the kernel
+    /// writes other parts of it at the same time, which the compiler must not assume to stay the same.
+    fn copy(&self, from: u64, size: usize, into: &mut Vec<u8>) {
         let start = from as usize & (self.size - 1);
-        // SAFETY: the data begins after the first page; the kernel does not overwrite unread data, and no more than
-        // that is requested here.
-        let data = unsafe { std::slice::from_raw_parts(self.memory.add(self.page), self.size) };
-        if start + size <= self.size {
-            return &data[start..start + size];
+        let first = size.min(self.size - start);
+        assert!(size <= self.size, "a record is smaller than the ring");
+        into.clear();
+        into.reserve(size);
+        // SAFETY: the data begins after the first page, and both parts are within it. The kernel does not write what lies
+        // between tail and head, and no more than that is copied. The vector has room for `size` bytes, and is longer only
+        // once they are written.
+        unsafe {
+            let data = self.memory.add(self.page).cast_const();
+            data.add(start)
+                .copy_to_nonoverlapping(into.as_mut_ptr(), first);
+            let rest = into.as_mut_ptr().add(first);
+            data.copy_to_nonoverlapping(rest, size - first);
+            into.set_len(size);
         }
-        joined.clear();
-        joined.extend_from_slice(&data[start..]);
-        joined.extend_from_slice(&data[..start + size - self.size]);
-        joined
     }
 }
 
@@ -253,6 +260,127 @@ mod tests {
             assert!(size.is_power_of_two() && (LEAST_RING..=MOST_RING).contains(&size));
             assert!(size * count <= ALL_RINGS || size == LEAST_RING);
         }
+    }
+
+    /// A ring that no kernel writes.
+    fn ring(size: usize) -> Ring {
+        let page = 4096;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(memory, libc::MAP_FAILED);
+        Ring {
+            event: std::fs::File::open("/dev/null").expect("it exists").into(),
+            memory: memory.cast(),
+            size,
+            page,
+        }
+    }
+
+    /// Writes as the kernel does: never over unread data, and the head last.
+    struct Kernel {
+        memory: *mut u8,
+        size: usize,
+        head: u64,
+    }
+
+    // SAFETY: the ring outlives it in these tests.
+    unsafe impl Send for Kernel {}
+
+    impl Kernel {
+        fn of(ring: &Ring) -> Kernel {
+            Kernel {
+                memory: ring.memory,
+                size: ring.size,
+                head: 0,
+            }
+        }
+
+        /// False if there is no room.
+        fn write(&mut self, record: &[u8]) -> bool {
+            // SAFETY: within the first page.
+            let word = |at| unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) };
+            let tail = word(TAIL).load(Ordering::Acquire);
+            if self.head - tail + record.len() as u64 > self.size as u64 {
+                return false;
+            }
+            for (place, byte) in (self.head..).zip(record) {
+                let at = 4096 + (place as usize & (self.size - 1));
+                // SAFETY: within the data, in a part that is not read before the head is behind it.
+                unsafe { self.memory.add(at).write(*byte) };
+            }
+            self.head += record.len() as u64;
+            word(HEAD).store(self.head, Ordering::Release);
+            true
+        }
+    }
+
+    /// A sample of so many words, all of them this number.
+    fn sample(number: u64, words: usize) -> Vec<u8> {
+        let raw_bytes = words * 8 + 4;
+        let size = 8 + 8 + 4 + raw_bytes;
+        let mut record = RECORD_SAMPLE.to_ne_bytes().to_vec();
+        record.extend([0, 0]);
+        record.extend((size as u16).to_ne_bytes());
+        record.extend(number.to_ne_bytes());
+        record.extend((raw_bytes as u32).to_ne_bytes());
+        record.extend(number.to_ne_bytes().repeat(words));
+        record.extend([0; 4]);
+        record
+    }
+
+    #[test]
+    fn records_that_are_written_while_others_are_read_are_complete_and_in_order() {
+        const RECORDS: u64 = 20_000;
+        let words = |number: u64| (number * 7 % 23) as usize;
+        let mut ring = ring(4096);
+        let mut kernel = Kernel::of(&ring);
+        let writing = std::thread::spawn(move || {
+            for number in 0..RECORDS {
+                let record = sample(number, words(number));
+                while !kernel.write(&record) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut next = 0;
+        while next < RECORDS {
+            ring.read(|record| {
+                let Record::Sample { time_ns, raw } = record else {
+                    panic!("{record:?}");
+                };
+                assert_eq!(time_ns, next);
+                let expected = next.to_ne_bytes().repeat(words(next));
+                assert_eq!(raw[..raw.len() - 4], expected);
+                next += 1;
+            });
+            std::thread::yield_now();
+        }
+        writing.join().expect("it ends");
+    }
+
+    #[test]
+    fn a_ring_with_invalid_sizes_is_discarded() {
+        let mut ring = ring(4096);
+        let mut kernel = Kernel::of(&ring);
+        let mut read = 0;
+        for size in [0_u16, 7, 4000] {
+            let mut record = sample(1, 2);
+            record[6..8].copy_from_slice(&size.to_ne_bytes());
+            assert!(kernel.write(&record));
+            ring.read(|_| read += 1);
+        }
+        assert!(kernel.write(&sample(5, 3)));
+        ring.read(|_| read += 1);
+        assert_eq!(read, 1);
     }
 
     #[test]
