@@ -16,6 +16,10 @@ class Error(Exception):
     exit_status = 1
 
 
+class DefectError(Error):
+    """A defect of whydrop that ended a call; the message says where. Please report it."""
+
+
 class UnknownNameError(Error, KeyError):
     """A name that is not known here; the message lists those that are."""
 

@@ -10,8 +10,8 @@ use std::sync::Once;
 thread_local! {
     /// How many calls of [`contain`] this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Where this thread's latest contained panic began.
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// This thread's latest panic within [`contain`].
+    static LATEST: RefCell<Option<Defect>> = const { RefCell::new(None) };
 }
 
 /// A panic inside whydrop and its place, as one line.
@@ -43,21 +43,26 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Defect> {
     DEPTH.set(before.saturating_add(1));
     let outcome = catch_unwind(AssertUnwindSafe(work));
     DEPTH.set(before);
-    outcome.map_err(|payload| defect(payload.as_ref()))
+    outcome.map_err(|payload| latest_defect().unwrap_or_else(|| defect(payload.as_ref(), None)))
 }
 
+/// The latest panic of this thread within [`contain`], once, if something else caught it.
 #[cold]
-fn defect(payload: &(dyn Any + Send)) -> Defect {
+pub fn latest_defect() -> Option<Defect> {
+    LATEST.take()
+}
+
+fn defect(payload: &(dyn Any + Send), place: Option<String>) -> Defect {
     let said = payload.downcast_ref::<&str>().copied();
     let said = said.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let words = said.unwrap_or("no message").split_whitespace();
     Defect {
         message: words.collect::<Vec<_>>().join(" "),
-        place: PLACE.take(),
+        place,
     }
 }
 
-/// Records the place of contained panics, and passes all others to the previous hook.
+/// Records contained panics, and passes all others to the previous hook.
 fn silence_contained() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
@@ -65,7 +70,8 @@ fn silence_contained() {
             return before(info);
         }
         let place = info.location();
-        PLACE.set(place.map(|place| format!("{}:{}", place.file(), place.line())));
+        let place = place.map(|place| format!("{}:{}", place.file(), place.line()));
+        LATEST.set(Some(defect(info.payload(), place)));
     }));
 }
 
@@ -86,6 +92,16 @@ mod tests {
         assert!(line.contains("contain.rs:"), "{line}");
         assert!(line.contains("the index is 3"), "{line}");
         assert!(!line.contains('\n'));
+    }
+
+    #[test]
+    fn a_panic_that_other_code_caught_is_the_latest_once() {
+        let caught = contain(|| catch_unwind(|| -> u8 { panic!("caught") }).is_err());
+        assert_eq!(caught, Ok(true));
+        let defect = latest_defect().expect("a panic");
+        assert!(defect.to_string().contains("contain.rs:"), "{defect}");
+        assert!(defect.to_string().ends_with("(caught)"), "{defect}");
+        assert_eq!(latest_defect(), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod unread;
 
 pub use capture::{Capture, OpenOptions};
 pub use checksum::Checksum;
-pub use contain::{Defect, contain};
+pub use contain::{Defect, contain, latest_defect};
 pub use decode::decode_frame;
 pub use error::CaptureError;
 pub use icmp::{IcmpError, IcmpErrorKind};

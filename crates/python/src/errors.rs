@@ -1,3 +1,4 @@
-//! The base of the errors that users meet, which Python has too.
+//! The errors that Python has too: the base of those that users meet, and that of defects.
 
 pyo3::import_exception!(whydrop.errors, Error);
+pyo3::import_exception!(whydrop.errors, DefectError);

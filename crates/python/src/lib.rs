@@ -8,6 +8,7 @@ mod columns;
 mod drops;
 mod errors;
 mod events;
+mod guard;
 mod json;
 mod packets;
 mod progress;
@@ -49,5 +50,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;
-    Ok(())
+    #[cfg(debug_assertions)]
+    {
+        module.add_function(wrap_pyfunction!(guard::_panic, module)?)?;
+        module.add_class::<guard::_Panicking>()?;
+    }
+    guard::guard(module)
 }
