@@ -1,38 +1,37 @@
-//! Measurements of each hop between two captures, for development.
+//! Observations of each hop between two captures, for development.
 //!
 //!     cargo run --release -p whydrop-explain --example hops -- CAPTURE CAPTURE2
 
 use std::path::PathBuf;
 
-use whydrop_explain::hop::judge_hop;
+use whydrop_explain::cause::weigh;
 use whydrop_explain::{Options, measure_pair};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();
-    for (name, hop) in measure_pair(&paths, Options::default())? {
+    for (name, seen) in measure_pair(&paths, Options::default())? {
+        let Some(exact) = &seen.exact else {
+            continue;
+        };
         println!(
             "{name}: {} lost of {}",
-            hop.passages.lost,
-            hop.passages.len()
+            exact.passages.lost,
+            exact.passages.len()
         );
-        println!("  departures  {:?}", hop.departures);
-        println!("  queue       {:?}", hop.backlog);
-        println!("  overtaking  {:?}", hop.overtaking);
-        println!("  bucket      {:?}", hop.bucket);
-        println!("  two buckets {:?}", hop.two_buckets);
-        println!("  behind      {:?}", hop.behind_queue);
-        println!("  at loss     {:?}", hop.evidence.at_loss);
-        println!("  pattern     {:?}", hop.evidence.pattern);
-        println!("  occupancy   {:?}", hop.evidence.occupancy);
-        println!("  drain       {:?}", hop.evidence.drain);
-        println!("  line        {:?}", hop.evidence.line_rate_bps);
-        println!(
-            "  loss runs   {}",
-            hop.evidence.group_trace.trace.loss_runs()
-        );
-        if hop.passages.lost > 0 {
-            let judged = judge_hop(&hop);
-            println!("  judged      {:?} {:?}", judged.judgement, judged.family);
+        println!("  departures  {:?}", exact.departures);
+        println!("  queue       {:?}", exact.backlog);
+        println!("  overtaking  {:?}", exact.overtaking);
+        println!("  bucket      {:?}", exact.bucket);
+        println!("  two buckets {:?}", exact.two_buckets);
+        println!("  behind      {:?}", exact.behind_queue);
+        println!("  at loss     {:?}", seen.at_loss);
+        println!("  pattern     {:?}", seen.pattern);
+        println!("  occupancy   {:?}", seen.occupancy);
+        println!("  drain       {:?}", seen.drain);
+        println!("  line        {:?}", seen.line_rate_bps);
+        println!("  loss runs   {}", seen.group_trace.trace.loss_runs());
+        if exact.passages.lost > 0 {
+            println!("  outcome     {:?}", weigh(&seen));
         }
     }
     Ok(())

@@ -3,9 +3,10 @@
 //!     cargo run --release -p whydrop-explain --example measures -- CAPTURE...
 
 use whydrop_capture::{Capture, OpenOptions};
-use whydrop_explain::evidence::measure;
-use whydrop_explain::group::{FlowRef, by_destination};
-use whydrop_explain::judge::{judge_losses, judge_lossless};
+use whydrop_explain::cause::weigh;
+use whydrop_explain::limited::judge_lossless;
+use whydrop_explain::observe::group::{FlowRef, by_destination};
+use whydrop_explain::vantage::observe_group;
 use whydrop_tcp::{Tracker, TrackerOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 continue;
             }
             let started = std::time::Instant::now();
-            let e = measure(&group);
+            let e = observe_group(&group);
             let took = started.elapsed();
             println!(
                 "{} flows {} packets {} lost {} base {:.1} ms vantage {} | read {:.0} ms fit {:.0} ms line {:?}",
@@ -108,7 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 );
             }
             let judged = if e.totals.lost > 0 {
-                judge_losses(&e)
+                weigh(&e)
             } else {
                 judge_lossless(&e)
             };

@@ -11,9 +11,9 @@ use crate::conditions;
 use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
 use crate::error::{Judging, or_note};
 use crate::failures;
-use crate::group::{FlowRef, by_destination};
 use crate::limits;
 use crate::noticeable;
+use crate::observe::group::{FlowRef, by_destination};
 use crate::one_group::judge_contained;
 use crate::parallel::on_all_cores;
 use crate::ranked::{Ranked, sort_verdicts};
@@ -122,8 +122,7 @@ fn remove_other_directions(
         .collect();
     verdicts.retain(|ranked| {
         let mut flows = ranked.verdict.flows.iter();
-        ranked.verdict.cause != Cause::None.name()
-            || !flows.all(|flow| other_directions.contains(flow))
+        ranked.verdict.cause != Cause::None || !flows.all(|flow| other_directions.contains(flow))
     });
 }
 
@@ -266,7 +265,7 @@ pub(crate) fn transfer_infos(
                 lost: lost(flow.flow, transfer) as u64,
                 goodput_bps: (lasted_s >= SHORTEST_SPAN_S)
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
-                cause: cause.name().to_owned(),
+                cause: *cause,
                 confidence: (confidence * 1000.0).round() / 1000.0,
                 limits: limits::of_transfer(flow.flow.account(), number),
             });

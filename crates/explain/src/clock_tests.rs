@@ -4,9 +4,9 @@
 use whydrop_path::{Arrival, Fifo, Limit, PathElement};
 use whydrop_tcp::{Account, ByClocks, ClockedWait, Flow, Segment, SegmentFlags};
 
-use crate::evidence::measure;
-use crate::judge::judge_losses;
+use crate::cause::weigh;
 use crate::testing::{MS, delivered, flow, group, lost};
+use crate::vantage::observe_group;
 use whydrop_verdict::Cause;
 
 /// A FIFO of 100 packets at 10 Mbit/s, overloaded for one second of four: when each packet is sent, and when
@@ -59,7 +59,7 @@ fn a_full_queue_is_found_beside_one_on_the_return_path_by_the_clock_of_acknowled
         delivered(sent_ns, rtt_ms)
     });
     let plain = flow(1, segments.collect());
-    let cause = |flow: Flow| judge_losses(&measure(&group(&[flow]))).cause;
+    let cause = |flow: Flow| weigh(&observe_group(&group(&[flow]))).cause;
     waits_back.sort_by_key(|wait| wait.time_ns);
     let clocks = ByClocks {
         waits_back,
@@ -105,13 +105,13 @@ fn a_full_queue_before_the_capture_is_found_by_the_clock_of_data() {
     };
     let behind = with_clocks(plain.clone(), clocks);
     let flows = [behind];
-    let evidence = measure(&group(&flows));
-    assert!(evidence.by_clocks);
-    assert_eq!(judge_losses(&evidence).cause, Cause::DeepQueue);
+    let seen = observe_group(&group(&flows));
+    assert!(seen.by_clocks);
+    assert_eq!(weigh(&seen).cause, Cause::DeepQueue);
     let flows = [plain];
-    let evidence = measure(&group(&flows));
-    assert!(!evidence.by_clocks);
-    assert_ne!(judge_losses(&evidence).cause, Cause::DeepQueue);
+    let seen = observe_group(&group(&flows));
+    assert!(!seen.by_clocks);
+    assert_ne!(weigh(&seen).cause, Cause::DeepQueue);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn behind_a_queue_no_policer_is_named() {
         ..ByClocks::default()
     };
     let flows = [with_clocks(flow(1, segments), clocks)];
-    assert_ne!(judge_losses(&measure(&group(&flows))).cause, Cause::Policer);
+    assert_ne!(weigh(&observe_group(&group(&flows))).cause, Cause::Policer);
 }
 
 #[test]

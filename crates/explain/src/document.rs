@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use whydrop_datagrams::{DatagramsInfo, ServerInfo};
-use whydrop_verdict::{Fact, Place, Quantity};
+use whydrop_verdict::{Cause, Fact, Place, Quantity};
 
 /// Version of the JSON contract.
 pub const SCHEMA: u32 = 2;
@@ -221,7 +221,7 @@ pub struct TransferInfo {
     pub packets: u64,
     pub lost: u64,
     pub goodput_bps: Option<f64>,
-    pub cause: String,
+    pub cause: Cause,
     /// From 0 to 1.
     pub confidence: f64,
     /// From its request to its last acknowledgment; `null` if that was not captured.
@@ -231,7 +231,7 @@ pub struct TransferInfo {
 /// A cause, its confidence, and its evidence.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    pub cause: String,
+    pub cause: Cause,
     pub confidence: f64,
     pub flows: Vec<String>,
     /// Losses of those flows.
@@ -257,6 +257,29 @@ pub struct Verdict {
     pub against: Vec<Against>,
     /// Throughput lost to the cause.
     pub throughput_lost: Option<ThroughputLost>,
+}
+
+impl Verdict {
+    /// The verdict of this confidence, 0 to 1, on a cause; everything else is empty.
+    pub(crate) fn new(cause: Cause, confidence: f64) -> Self {
+        Self {
+            cause,
+            confidence: (confidence * 1000.0).round() / 1000.0,
+            flows: Vec::new(),
+            lost: 0,
+            explained: 0.0,
+            limited_share: 0.0,
+            parameters: BTreeMap::new(),
+            byte_basis: None,
+            place: None,
+            detail: None,
+            family: None,
+            models: Vec::new(),
+            facts: Vec::new(),
+            against: Vec::new(),
+            throughput_lost: None,
+        }
+    }
 }
 
 /// A mechanism replayed over the packets that entered a segment of the path, compared with what happened to
@@ -292,7 +315,7 @@ pub struct ModelInfo {
 /// A cause that competed, and the reason that rules it out.
 #[derive(Debug, Clone, Serialize)]
 pub struct Against {
-    pub cause: String,
+    pub cause: Cause,
     pub fact: Fact,
 }
 

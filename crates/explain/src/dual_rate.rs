@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use whydrop_verdict::{Fact, Quantity, fact};
 
-use crate::evidence::{Evidence, MostCounted};
-use crate::hop::{TwoBuckets, beside_second};
+use crate::observe::observation::{MostCounted, Observation};
+use crate::observe::{TwoBuckets, beside_second};
 use crate::parameters::{burst, rate};
 
 /// Losses, as a number and a share, that a bucket may have room for although it drops alone: errors in the
@@ -36,9 +36,9 @@ pub enum Second {
 }
 
 /// The two buckets, if one does not explain the losses and two are more likely.
-pub fn dual_rate(evidence: &Evidence) -> Option<Second> {
-    let single = evidence.bucket.as_ref()?;
-    let trace = &evidence.group_trace.trace;
+pub fn dual_rate(seen: &Observation) -> Option<Second> {
+    let single = seen.bucket.as_ref()?;
+    let trace = &seen.group_trace.trace;
     let had_room = single.agreement.lost[0];
     let mistaken = MISTAKEN.0.max((MISTAKEN.1 * trace.lost as f64) as u32);
     let two = (had_room > mistaken || single.certainty() < MISFIT)
@@ -111,17 +111,17 @@ pub fn fact(two: &TwoBuckets) -> Fact {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::{Observation, Seen, Trace};
+    use whydrop_path::fit::{Seen, Trace, TracePacket};
     use whydrop_path::{Arrival, PathElement, Policer, Random};
 
     use super::*;
-    use crate::evidence::measure_trace;
-    use crate::group::GroupTrace;
+    use crate::observe::group::GroupTrace;
+    use crate::observe::measure_trace;
+    use crate::observe::totals::Totals;
     use crate::parameters::most_counted;
-    use crate::totals::Totals;
 
     /// Bursts of random length at 1 Gbit/s with random pauses, through a policer.
-    fn measured(mut policer: Policer) -> Evidence {
+    fn measured(mut policer: Policer) -> Observation {
         let mut random = Random::new(11);
         let (mut time_ns, mut seen) = (0i64, Vec::new());
         for _ in 0..150 {
@@ -130,7 +130,7 @@ mod tests {
                 time_ns += 12_000;
                 let bytes = 1500;
                 let dropped = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
-                seen.push(Observation {
+                seen.push(TracePacket {
                     time_ns,
                     bytes,
                     outcome: if dropped { Seen::Lost } else { Seen::Passed },
@@ -148,10 +148,10 @@ mod tests {
     /// Rates in bit/s and bursts in bytes: first the committed, then the peak ones.
     fn check(committed: (u64, u64), peak: (u64, u64)) {
         let policer = Policer::new(committed.0, committed.1).with_peak(peak.0, peak.1);
-        let evidence = measured(policer);
-        let second = dual_rate(&evidence).expect("two buckets");
+        let seen = measured(policer);
+        let second = dual_rate(&seen).expect("two buckets");
         let two = second.clear().expect("they are clear");
-        let found = parameters(two, most_counted(&evidence), 0.0);
+        let found = parameters(two, most_counted(&seen), 0.0);
         for (name, truth) in [
             ("rate_bps", committed.0),
             ("burst_bytes", committed.1),
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn with_two_explanations_the_single_buckets_interval_covers_both() {
-        let evidence = measured(Policer::new(20_000_000, 160_000).with_peak(50_000_000, 30_000));
-        let second = dual_rate(&evidence).expect("two buckets");
+        let seen = measured(Policer::new(20_000_000, 160_000).with_peak(50_000_000, 30_000));
+        let second = dual_rate(&seen).expect("two buckets");
         let two = second.clear().expect("they are clear");
         let sharp = |value: f64| Quantity {
             value,
@@ -188,7 +188,7 @@ mod tests {
         };
         let one = [("rate_bps", 50e6), ("burst_bytes", 30e3)];
         let one = one.map(|(name, value)| (name.to_owned(), sharp(value)));
-        let both = holding(one.into(), two, most_counted(&evidence));
+        let both = holding(one.into(), two, most_counted(&seen));
         for (name, own, other) in [("rate_bps", 50e6, 20e6), ("burst_bytes", 30e3, 160e3)] {
             let quantity = both[name];
             let holds = |value: f64| {

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use whydrop_tcp::{Connection, Endpoint, Outcome};
-use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
+use whydrop_verdict::{Cause, Fact, Value, fact};
 
 use crate::document::Verdict;
 use crate::failures::{MOST_ENDPOINTS, MOST_NAMED, MOST_PACKETS};
+use crate::observe::totals::Totals;
 use crate::ranked::Ranked;
 use crate::requests::{GaveUp, NOTICEABLE_NS, OpenRequest, open_request};
 use crate::seconds::seconds;
-use crate::totals::Totals;
 use crate::waits::{self, Waits};
 
 /// Confidence in a fact that the capture holds ...
@@ -282,23 +282,18 @@ impl Count {
             busy_s: self.waited_s,
             ..Totals::default()
         };
-        let subject = Subject {
+        let verdict = Verdict {
             flows: self.names,
-            ..Subject::default()
-        };
-        let finding = Finding {
-            detail: Some(ending.detail().to_owned()),
-            nats: log_odds(sure),
             limited_share: match ending {
                 Ending::Unanswered | Ending::SetUpRepeated => 1.0,
                 _ => 0.0,
             },
+            detail: Some(ending.detail().to_owned()),
             facts,
-            ..Finding::new("capture", subject, None, ending.cause())
+            ..Verdict::new(ending.cause(), sure)
         };
         let unwanted = ending == Ending::ResetMidStream && self.by_receiver == self.connections;
-        let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
-        let mut ranked = Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals);
+        let mut ranked = Ranked::new(verdict, &totals);
         ranked.verdict.limited_share *= waits::share(waited_s, active_s);
         match ending {
             // the side that closes has its data, and a connection that starts late did not fail

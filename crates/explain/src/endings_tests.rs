@@ -42,7 +42,10 @@ fn verdict(connection: &Connection) -> Option<(String, String)> {
     let mut endings = Endings::default();
     endings.take(connection, 60_000 * MS, &mut Waits::default());
     let found = endings.verdicts().pop()?.verdict;
-    Some((found.cause, found.detail.unwrap_or_default()))
+    Some((
+        found.cause.name().to_owned(),
+        found.detail.unwrap_or_default(),
+    ))
 }
 
 fn reset(connection: &mut Connection, by: usize, at_ms: i64, idle_ms: i64) {

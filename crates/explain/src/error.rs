@@ -2,7 +2,7 @@
 
 use whydrop_capture::{Defect, contain};
 
-use crate::group::Group;
+use crate::observe::group::Group;
 
 /// The note on a group that has no verdict because of a defect.
 pub(crate) fn without_verdict(group: &Group, defect: &Defect) -> String {

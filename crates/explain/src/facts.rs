@@ -3,25 +3,25 @@
 use whydrop_tcp::Limiter;
 use whydrop_verdict::{Cause, Fact, fact};
 
-use crate::evidence::Evidence;
+use crate::cause::policer::{burst_before, burst_fact};
 use crate::limits;
-use crate::losses::{burst_before, burst_fact, queue_explains_delays};
+use crate::observe::Observation;
 use crate::thresholds::{DELAY_EXPLAINED, FEWEST_BY_CHANCE, NEEDED_CERTAINTY, NEEDED_GAIN};
 
 /// The headline: the effect of the cause, in numbers that are not among its parameters.
-pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
-    let totals = &evidence.totals;
+pub fn headline(cause: Cause, seen: &Observation) -> Fact {
+    let totals = &seen.totals;
     let flows = totals.lossy_flows;
     match cause {
         Cause::DeepQueue => fact!(
             "dropped-by-deep-queue",
             flows = flows,
-            longest_wait_s = evidence
+            longest_wait_s = seen
                 .at_loss
                 .as_ref()
                 .map_or(0.0, |at_loss| at_loss.largest_s)
         ),
-        Cause::Shaper if on_return_path(evidence) => {
+        Cause::Shaper if on_return_path(seen) => {
             fact!(
                 "held-on-the-way-back",
                 typical_wait_s = totals.typical_wait_back_s,
@@ -30,7 +30,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         }
         Cause::Shaper => fact!(
             "held-by-shaper",
-            longest_wait_s = longest_wait_s(evidence),
+            longest_wait_s = longest_wait_s(seen),
             lost_besides = totals.lost_besides
         ),
         Cause::Aqm if totals.lost == 0 => fact!(
@@ -58,12 +58,12 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
             limiter = limits::largest(&totals.limited_s).map(|(limiter, _)| limiter.name()),
             limiter_share = limits::largest(&totals.limited_s).map(|(_, share)| share)
         ),
-        Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", evidence),
-        Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", evidence),
+        Cause::PeerApplication => limited(Limiter::PeerApplication, "answered-late", seen),
+        Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", seen),
         Cause::Outage => fact!(
             "lost-in-silence",
             // losses too few for a pattern keep the time that the account attributes to them
-            silence_s = evidence
+            silence_s = seen
                 .pattern
                 .map_or(totals.limited_s[Limiter::Outage as usize], |pattern| {
                     pattern.silence.until_s - pattern.silence.from_s
@@ -81,7 +81,7 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
         Cause::ShallowQueue => fact!("dropped-by-shallow-queue", flows = flows),
         Cause::Aqm => fact!("dropped-by-aqm", flows = flows),
         Cause::RandomLoss => {
-            let link = evidence.link_busy();
+            let link = seen.link_busy();
             fact!(
                 "dropped-at-random",
                 flows = flows,
@@ -97,24 +97,22 @@ pub fn headline(cause: Cause, evidence: &Evidence) -> Fact {
 }
 
 /// True if no queue on the forward path explains the delays, and the delays of the return path are known.
-pub fn on_return_path(evidence: &Evidence) -> bool {
-    !queue_explains_delays(evidence)
-        && !evidence.delays_are_own
-        && evidence.totals.typical_wait_back_s > 0.0
+pub fn on_return_path(seen: &Observation) -> bool {
+    !seen.queue_explains_delays() && !seen.delays_are_own && seen.totals.typical_wait_back_s > 0.0
 }
 
 /// Longest queueing delay: from the queue's model if that explains the delays.
-fn longest_wait_s(evidence: &Evidence) -> f64 {
-    let delays_s = evidence.group_trace.trace.delay_s.iter();
+fn longest_wait_s(seen: &Observation) -> f64 {
+    let delays_s = seen.group_trace.trace.delay_s.iter();
     let longest_s = || f64::from(delays_s.copied().fold(0.0, f32::max));
-    let drain = evidence.drain.as_ref();
+    let drain = seen.drain.as_ref();
     let drain = drain.filter(|drain| drain.explained > DELAY_EXPLAINED);
     drain.map_or_else(longest_s, |drain| drain.largest_s)
 }
 
 /// Time for which a limiter limited the transfers, and its share of their time.
-fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
-    let limited_s = evidence.totals.limited_s;
+fn limited(limiter: Limiter, code: &'static str, seen: &Observation) -> Fact {
+    let limited_s = seen.totals.limited_s;
     let own_s = limited_s[limiter as usize];
     let share = own_s / limited_s.iter().sum::<f64>().max(1e-9);
     Fact::new(code)
@@ -123,13 +121,13 @@ fn limited(limiter: Limiter, code: &'static str, evidence: &Evidence) -> Fact {
 }
 
 /// The facts that support the cause.
-pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
-    let totals = &evidence.totals;
+pub fn evidence_for(cause: Cause, seen: &Observation) -> Vec<Fact> {
+    let totals = &seen.totals;
     let mut facts: Vec<Option<Fact>> = match cause {
-        Cause::Policer => policer(evidence),
-        Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => queue(evidence),
-        Cause::RandomLoss => random_loss(evidence),
-        Cause::Shaper if !on_return_path(evidence) => vec![drain(evidence)],
+        Cause::Policer => policer(seen),
+        Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm if totals.lost > 0 => queue(seen),
+        Cause::RandomLoss => random_loss(seen),
+        Cause::Shaper if !on_return_path(seen) => vec![drain(seen)],
         Cause::ReceiverWindow => vec![
             Some(fact!(
                 "window-full",
@@ -150,8 +148,8 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
             reordered = totals.reordered,
             data_packets = totals.data_packets
         ))],
-        Cause::Sender => sender(evidence),
-        Cause::Unknown => vec![spacing(evidence), arrives_evenly(evidence)],
+        Cause::Sender => sender(seen),
+        Cause::Unknown => vec![spacing(seen), arrives_evenly(seen)],
         _ => Vec::new(),
     };
     facts.push((totals.lost_low < totals.lost_high).then(|| {
@@ -162,19 +160,16 @@ pub fn evidence_for(cause: Cause, evidence: &Evidence) -> Vec<Fact> {
         )
     }));
     facts.push(
-        evidence
-            .line_rate_bps
+        seen.line_rate_bps
             .map(|line| fact!("line-rate", line_rate_bps = line)),
     );
     facts.into_iter().flatten().collect()
 }
 
 /// The rate at which packets arrive at the receiver, if it is steady.
-fn arrives_evenly(evidence: &Evidence) -> Option<Fact> {
-    let arrivals = evidence
-        .arrivals
-        .filter(|arrivals| arrivals.are_steady(1.0))?;
-    (evidence.totals.lost == 0).then(|| {
+fn arrives_evenly(seen: &Observation) -> Option<Fact> {
+    let arrivals = seen.arrivals.filter(|arrivals| arrivals.are_steady(1.0))?;
+    (seen.totals.lost == 0).then(|| {
         fact!(
             "arrives-evenly",
             rate_bps = arrivals.rate_bps,
@@ -183,13 +178,13 @@ fn arrives_evenly(evidence: &Evidence) -> Option<Fact> {
     })
 }
 
-fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
-    let totals = &evidence.totals;
+fn sender(seen: &Observation) -> Vec<Option<Fact>> {
+    let totals = &seen.totals;
     if totals.at_receiver {
         return vec![Some(limited(
             Limiter::Application,
             "application-silent",
-            evidence,
+            seen,
         ))];
     }
     // only a part of each may lie beyond the capture point
@@ -211,11 +206,11 @@ fn sender(evidence: &Evidence) -> Vec<Option<Fact>> {
     ]
 }
 
-fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
-    let (Some(fit), totals) = (&evidence.bucket, &evidence.totals) else {
+fn policer(seen: &Observation) -> Vec<Option<Fact>> {
+    let (Some(fit), totals) = (&seen.bucket, &seen.totals) else {
         return Vec::new();
     };
-    let at_bucket = evidence.occupancy.as_ref().map(|occupancy| {
+    let at_bucket = seen.occupancy.as_ref().map(|occupancy| {
         fact!(
             "delay-at-spent-bucket",
             more_s = (occupancy.near_limit_s - occupancy.empty_s).max(0.0),
@@ -223,8 +218,7 @@ fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
         )
     });
     let before_loss = || {
-        evidence
-            .at_loss
+        seen.at_loss
             .as_ref()
             .map(|at_loss| fact!("waited-before-losses", median_s = at_loss.median_s))
     };
@@ -236,22 +230,22 @@ fn policer(evidence: &Evidence) -> Vec<Option<Fact>> {
             lost = totals.lost,
             certainty_share = fit.certainty()
         )),
-        evidence.replay.as_ref().map(|replay| {
+        seen.replay.as_ref().map(|replay| {
             fact!(
                 "bucket-replayed",
                 dropped = replay.dropped,
                 hits = replay.hits
             )
         }),
-        burst_before(evidence).map(|burst| burst_fact(&burst, evidence)),
+        burst_before(seen).map(|burst| burst_fact(&burst, seen)),
         at_bucket.or_else(before_loss),
     ]
 }
 
-fn queue(evidence: &Evidence) -> Vec<Option<Fact>> {
-    let overflow = evidence.bucket.as_ref().filter(|fit| fit.certainty() > 0.3);
+fn queue(seen: &Observation) -> Vec<Option<Fact>> {
+    let overflow = seen.bucket.as_ref().filter(|fit| fit.certainty() > 0.3);
     vec![
-        evidence.at_loss.as_ref().map(|at_loss| {
+        seen.at_loss.as_ref().map(|at_loss| {
             fact!(
                 "delay-before-losses",
                 median_s = at_loss.median_s,
@@ -260,7 +254,7 @@ fn queue(evidence: &Evidence) -> Vec<Option<Fact>> {
                 longer_than_share = at_loss.mean_rank
             )
         }),
-        drain(evidence),
+        drain(seen),
         overflow.map(|fit| {
             fact!(
                 "queue-overflows",
@@ -272,11 +266,8 @@ fn queue(evidence: &Evidence) -> Vec<Option<Fact>> {
     ]
 }
 
-fn drain(evidence: &Evidence) -> Option<Fact> {
-    let drain = evidence
-        .drain
-        .as_ref()
-        .filter(|drain| drain.explained > 0.3)?;
+fn drain(seen: &Observation) -> Option<Fact> {
+    let drain = seen.drain.as_ref().filter(|drain| drain.explained > 0.3)?;
     Some(fact!(
         "queue-drains",
         rate_bps = drain.rate_bps,
@@ -286,8 +277,8 @@ fn drain(evidence: &Evidence) -> Option<Fact> {
 }
 
 /// The spacing of the packets around losses before the capture point.
-fn spacing(evidence: &Evidence) -> Option<Fact> {
-    let holes = &evidence.holes;
+fn spacing(seen: &Observation) -> Option<Fact> {
+    let holes = &seen.holes;
     let code = match () {
         () if holes.are_left() => "holes-left",
         () if holes.are_closed() => "holes-closed",
@@ -301,9 +292,9 @@ fn spacing(evidence: &Evidence) -> Option<Fact> {
     ))
 }
 
-fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
-    let at_loss = evidence.at_loss.as_ref();
-    let bucket = evidence.bucket.as_ref();
+fn random_loss(seen: &Observation) -> Vec<Option<Fact>> {
+    let at_loss = seen.at_loss.as_ref();
+    let bucket = seen.bucket.as_ref();
     vec![
         at_loss.map(|at_loss| {
             fact!(
@@ -311,12 +302,12 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
                 longer_than_share = at_loss.mean_rank
             )
         }),
-        spacing(evidence),
+        spacing(seen),
         // with so few losses that a bucket fits them by chance, a misfit means nothing
         bucket
             .filter(|fit| fit.certainty() < NEEDED_CERTAINTY)
             .map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
-        evidence.link_busy().map(|link| {
+        seen.link_busy().map(|link| {
             fact!(
                 "link-busy",
                 rate_bps = link.rate_bps,
@@ -328,15 +319,15 @@ fn random_loss(evidence: &Evidence) -> Vec<Option<Fact>> {
 }
 
 /// The facts that contradict other causes.
-pub fn against(cause: Cause, evidence: &Evidence) -> Vec<(Cause, Fact)> {
-    let totals = &evidence.totals;
+pub fn against(cause: Cause, seen: &Observation) -> Vec<(Cause, Fact)> {
+    let totals = &seen.totals;
     if totals.lost == 0 {
         return Vec::new();
     }
-    let at_loss = evidence.at_loss.as_ref();
+    let at_loss = seen.at_loss.as_ref();
     let mut reasons = Vec::new();
     if let (Cause::Policer | Cause::ShallowQueue | Cause::DeepQueue, Some(fit)) =
-        (cause, &evidence.bucket)
+        (cause, &seen.bucket)
         && fit.gain() > NEEDED_GAIN
     {
         reasons.push((

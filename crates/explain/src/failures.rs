@@ -6,15 +6,15 @@ use std::net::IpAddr;
 
 use whydrop_capture::IcmpErrorKind;
 use whydrop_tcp::{Connection, Endpoint, Flow, Notice, Outcome, Tracked, Unanswered};
-use whydrop_verdict::{Cause, Fact, Finding, Subject, Value, fact, log_odds, reduce};
+use whydrop_verdict::{Cause, Fact, Value, fact};
 
 use crate::conditions::{ecn, lost_unanswered};
 use crate::document::Verdict;
 use crate::endings::Endings;
+use crate::observe::totals::Totals;
 use crate::ranked::Ranked;
 use crate::requests::lacks_much;
 use crate::seconds::seconds;
-use crate::totals::Totals;
 use crate::waits::{self, Waits};
 
 /// Most flows named in a verdict: a scan has thousands that fail alike.
@@ -554,24 +554,18 @@ const SURE: f64 = 0.95;
 
 fn verdict(failure: Failure, responder: Endpoint, count: Count) -> Verdict {
     let facts = count.facts(failure, responder);
-    let subject = Subject {
+    Verdict {
         flows: count.names,
-        ..Subject::default()
-    };
-    let finding = Finding {
-        detail: failure.detail().map(str::to_owned),
-        nats: log_odds(SURE),
         lost: count.lost,
         explained: 1.0,
         limited_share: f64::from(u8::from(!matches!(
             failure,
             Failure::Interfered | Failure::Reset
         ))),
+        detail: failure.detail().map(str::to_owned),
         facts,
-        ..Finding::new("capture", subject, None, failure.cause())
-    };
-    let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
-    Verdict::of(verdicts.swap_remove(0))
+        ..Verdict::new(failure.cause(), SURE)
+    }
 }
 
 #[cfg(test)]

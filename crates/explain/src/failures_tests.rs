@@ -35,7 +35,7 @@ fn attempts_without_an_answer_are_counted_together() {
     let [one] = &found[..] else {
         panic!("{} verdicts", found.len())
     };
-    assert_eq!(one.verdict.cause, "no-answer");
+    assert_eq!(one.verdict.cause.name(), "no-answer");
     assert_eq!(one.verdict.facts[0].number("syns"), Some(8.0));
     assert_eq!(one.verdict.facts[0].number("lasted_s"), Some(14.0));
 }
@@ -46,7 +46,7 @@ fn a_reset_with_all_data_acknowledged_is_no_failure() {
     let mut in_flight = connection(Outcome::Reset);
     in_flight.unanswered[0].bytes = 1;
     let found = of(vec![in_flight]);
-    assert_eq!(found[0].verdict.cause, "reset");
+    assert_eq!(found[0].verdict.cause.name(), "reset");
     assert_eq!(found[0].limited_s, 0.0);
 }
 
@@ -75,7 +75,7 @@ fn paused(reset: bool) -> Connection {
 }
 
 fn cause(connections: Vec<Connection>) -> String {
-    of(connections).remove(0).verdict.cause
+    of(connections).remove(0).verdict.cause.name().to_owned()
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn an_icmp_error_names_the_host_that_rejected_a_connection() {
     let found = of(vec![rejected.clone()]);
     let verdict = &found[0].verdict;
     assert_eq!(
-        (verdict.cause.as_str(), verdict.detail.as_deref()),
+        (verdict.cause.name(), verdict.detail.as_deref()),
         ("refused", Some("icmp"))
     );
     assert_eq!(
@@ -136,7 +136,7 @@ fn an_icmp_error_names_the_host_that_rejected_a_connection() {
     rejected.flows[0].signs_mut().notices[0].kind = IcmpErrorKind::HostUnreachable;
     let verdict = &of(vec![rejected])[0].verdict;
     assert_eq!(
-        (verdict.cause.as_str(), verdict.facts.len()),
+        (verdict.cause.name(), verdict.facts.len()),
         ("no-answer", 2)
     );
 }

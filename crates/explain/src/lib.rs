@@ -30,54 +30,42 @@
 //! | `untimed` | what is left to say if the timestamps show no time |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
-mod arrivals;
 mod assemble;
-mod before_capture;
 mod beside;
 pub mod bursts;
+pub mod cause;
 mod conditions;
-mod contest;
-mod datagram_share;
 pub mod document;
 mod dual_rate;
 mod endings;
 mod error;
-pub mod evidence;
 mod facts;
 mod failures;
-pub mod group;
-pub mod hop;
-pub mod judge;
-mod limited;
+mod hop;
+pub mod limited;
 mod limits;
-mod losses;
-mod management;
 mod noticeable;
+pub mod observe;
 mod one_group;
 mod pair;
 mod parallel;
 mod parameters;
 mod queue_limit;
 mod ranked;
-pub mod replay_check;
 mod requests;
 mod seconds;
-mod senders_line;
 mod small_connections;
-mod standing;
 pub mod tables;
 mod tabulate;
 mod thresholds;
-pub mod totals;
 mod transfers;
 mod untimed;
+pub mod vantage;
 mod verdict;
 mod waits;
 
 #[cfg(test)]
 mod clock_tests;
-#[cfg(test)]
-mod group_tests;
 #[cfg(test)]
 mod measures_tests;
 #[cfg(test)]

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use whydrop_tcp::{Flow, Limiter, Vantage};
-use whydrop_verdict::{Cause, fact};
+use whydrop_verdict::{Cause, Fact, fact};
 
-use crate::arrivals::Arrivals;
-use crate::contest::Contest;
-use crate::evidence::Evidence;
-use crate::judge::Judgement;
+use crate::cause::{Outcome, Weight};
 use crate::limits;
+use crate::observe::Arrivals;
+use crate::observe::Observation;
+use crate::observe::totals::Totals;
 use crate::thresholds::*;
-use crate::totals::Totals;
 
 /// The bottleneck of a sender with a full congestion window.
 #[derive(Debug, Clone)]
@@ -52,11 +51,11 @@ pub struct Bottleneck {
 
 impl Bottleneck {
     /// From the delays, the marks and the order of the packets.
-    pub fn of(evidence: &Evidence) -> Self {
-        let totals = &evidence.totals;
-        let base_s = evidence.base_rtt_s.unwrap_or(0.0);
+    pub fn of(seen: &Observation) -> Self {
+        let totals = &seen.totals;
+        let base_s = seen.base_rtt_s.unwrap_or(0.0);
         let noticed_s = (QUEUE_RTT_SHARE * base_s).max(SHORTEST_QUEUE_S);
-        let trace = &evidence.group_trace.trace;
+        let trace = &seen.group_trace.trace;
         // counted in bytes: acknowledgments of single small packets wait for the receiver's timer
         let bytes_beyond = |bound_s: f64| {
             let delays = trace.delay_s.iter().zip(&trace.bytes);
@@ -66,29 +65,29 @@ impl Bottleneck {
         // an unmeasured delay is NaN, and exceeds no bound
         let measured_bytes = bytes_beyond(-1.0).max(1.0);
         let longer = |bound_s: f64| bytes_beyond(bound_s) / measured_bytes;
-        let drain = evidence.drain.as_ref();
+        let drain = seen.drain.as_ref();
         let queue = drain.is_some_and(|d| d.explained > DELAY_EXPLAINED && d.largest_s > noticed_s);
         let reordered = totals.reordered as f64 / totals.data_packets.max(1) as f64;
         let reorders = totals.reordered >= FEWEST_LOSSES && reordered > REORDERED_SHARE;
         let few_packets = totals.data_packets < FEWEST_PACKETS;
         // only a part of the path may lie behind the capture point, and delays must be long relative to a
         // whole round trip
-        let round_trip_s = (totals.whole_rtt_s.or(evidence.base_rtt_s)).unwrap_or(USUAL_RTT_S);
+        let round_trip_s = (totals.whole_rtt_s.or(seen.base_rtt_s)).unwrap_or(USUAL_RTT_S);
         let long_s = round_trip_s.max(noticed_s);
         // if hardly any of the path lies behind the capture point, delays there are the receiver's own
         let at_receiver = totals.at_receiver || base_s < AT_RECEIVER_RTT_SHARE * round_trip_s;
         let waits = !few_packets && !at_receiver && longer(long_s) > 0.5;
         // for a hop measured at both ends, delays elsewhere are not the hop's
         let waits_back = !few_packets
-            && !evidence.delays_are_own
+            && !seen.delays_are_own
             && totals.typical_wait_back_s > long_s.max(SHORTEST_CLOCKED_S);
         // at the receiver only clocks that show queueing delays, or a steady rate, reveal why a window is
         // full
         let is_steady = |arrivals: Arrivals| arrivals.are_steady(1.0 - own_share(totals));
-        let unseen = totals.at_receiver && !queue && evidence.arrivals.is_some_and(is_steady);
-        let sees_waits = evidence.by_clocks || totals.sees_waits;
+        let unseen = totals.at_receiver && !queue && seen.arrivals.is_some_and(is_steady);
+        let sees_waits = seen.by_clocks || totals.sees_waits;
         let blind = totals.at_receiver && !sees_waits && outlasts_slow_start(totals);
-        let settled = is_settled(evidence);
+        let settled = is_settled(seen);
         let in_order = match () {
             () if waits || unseen || blind => Cause::Unknown,
             () if at_receiver => Cause::None,
@@ -119,7 +118,7 @@ impl Bottleneck {
                 _ => &[],
             },
             // packets of bursts queue behind each other in a queue that is empty between bursts
-            standing: longer(noticed_s).min(evidence.link_busy().map_or(1.0, |link| link.share)),
+            standing: longer(noticed_s).min(seen.link_busy().map_or(1.0, |link| link.share)),
             unexplained_s: (waits && !queue).then_some(round_trip_s),
             few_packets,
             doubt_odds: DOUBT_ODDS,
@@ -272,9 +271,15 @@ impl Bottleneck {
         claims
     }
 
+    /// The reason that rules a cause out: something made packets wait for a round trip.
+    fn veto(&self, cause: Cause) -> Option<Fact> {
+        let base_rtt_s = self.unexplained_s.filter(|_| cause == Cause::None)?;
+        Some(fact!("waited-a-round-trip", base_rtt_s = base_rtt_s))
+    }
+
     /// Judges time without losses, in seconds, in the order of [`Limiter::ALL`].
-    pub fn judge(&self, times_s: &[f64; 11]) -> Judgement {
-        let mut contest = Contest::default();
+    pub fn judge(&self, times_s: &[f64; 11]) -> Outcome {
+        let mut weights = Vec::new();
         let mut background = 1.0;
         let mut claims = self.claims(times_s);
         let largest = claims
@@ -293,17 +298,15 @@ impl Bottleneck {
                 _ => self.doubt_odds * claim.doubtful_share() * nats.exp(),
             };
             if cause != Cause::Unknown {
-                contest.support(cause, nats);
+                weights.push(Weight::new(cause, nats).unless(self.veto(cause)));
             }
         }
-        contest.support(Cause::Unknown, background.ln());
-        if let Some(base_rtt_s) = self.unexplained_s {
-            contest.rule_out(
-                Cause::None,
-                fact!("waited-a-round-trip", base_rtt_s = base_rtt_s),
-            );
+        if !weights.iter().any(|weight| weight.cause == Cause::None) {
+            let none = |why| Weight::ruled_out(Cause::None, why);
+            weights.extend(self.veto(Cause::None).map(none));
         }
-        contest.settle()
+        weights.push(Weight::new(Cause::Unknown, background.ln()));
+        Outcome::of(weights)
     }
 }
 
@@ -315,9 +318,9 @@ fn own_share(totals: &Totals) -> f64 {
 /// True if slow start and its aftermath are over. Without losses, marks and queueing, slow start fills any
 /// window; after it, growth by a segment per round trip (RFC 5681) adds half to a window in half as many
 /// round trips as it holds segments.
-fn is_settled(evidence: &Evidence) -> bool {
-    let totals = &evidence.totals;
-    let base_s = evidence.base_rtt_s.unwrap_or(0.0);
+fn is_settled(seen: &Observation) -> bool {
+    let totals = &seen.totals;
+    let base_s = seen.base_rtt_s.unwrap_or(0.0);
     let round_trips = if base_s > 0.0 {
         totals.busy_s / base_s
     } else {
@@ -396,9 +399,9 @@ impl Claim {
 }
 
 /// Judges what limited a group without losses.
-pub fn judge_lossless(evidence: &Evidence) -> Judgement {
-    let times_s = &evidence.totals.limited_s;
-    Bottleneck::of(evidence).judge(times_s)
+pub fn judge_lossless(seen: &Observation) -> Outcome {
+    let times_s = &seen.totals.limited_s;
+    Bottleneck::of(seen).judge(times_s)
 }
 
 #[cfg(test)]

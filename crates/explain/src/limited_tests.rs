@@ -1,9 +1,9 @@
 use whydrop_tcp::{Account, Flow, Span};
 
 use super::*;
-use crate::evidence::measure;
 use crate::testing::{MS, delivered, flow, group};
 use crate::transfers::by_limit;
+use crate::vantage::observe_group;
 
 /// A path without marks, queue or reordering, for many packets.
 fn plain() -> Bottleneck {
@@ -42,7 +42,7 @@ fn times_s(shares: &[(Limiter, f64)]) -> [f64; 11] {
     times_s
 }
 
-fn judged(path: &Bottleneck, shares: &[(Limiter, f64)]) -> Judgement {
+fn judged(path: &Bottleneck, shares: &[(Limiter, f64)]) -> Outcome {
     let times_s = times_s(shares);
     path.judge(&times_s)
 }
@@ -167,14 +167,14 @@ fn each_cause_names_its_flows_and_small_ones_get_no_verdict_of_their_own() {
         limited_by(Limiter::ReceiveWindow, 10, 1),
     ];
     let group = group(&flows);
-    let path = Bottleneck::of(&measure(&group));
+    let path = Bottleneck::of(&observe_group(&group));
     let limited = by_limit(&group, |flow| {
         let times_s = limits::times_of_flow_s(flow);
         (path.judge(&times_s), ())
     });
     let named: Vec<(Cause, usize)> = limited
         .iter()
-        .map(|one| (one.judgement.cause, one.flows.flows.len()))
+        .map(|one| (one.outcome.cause, one.flows.flows.len()))
         .collect();
     assert_eq!(named, [(Cause::ReceiverWindow, 2), (Cause::Sender, 1)]);
 }
@@ -246,7 +246,7 @@ fn delays_are_compared_with_the_whole_round_trip_and_not_with_its_last_part() {
             ..Account::default()
         }));
         let flows = [flow];
-        Bottleneck::of(&measure(&group(&flows))).congested
+        Bottleneck::of(&observe_group(&group(&flows))).congested
     };
     assert_eq!(near(None), Cause::Unknown);
     assert_ne!(near(Some(100 * MS)), Cause::Unknown);

@@ -4,7 +4,7 @@ use whydrop_tcp::{Account, ByClocks, Flow, Limiter, Segment, SegmentFlags};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::document::LimitsInfo;
-use crate::group::{FlowRef, Group};
+use crate::observe::group::{FlowRef, Group};
 use crate::seconds::seconds;
 
 /// Most spans of a flow in a document: more than a chart is wide ...

@@ -1,16 +1,16 @@
-//! Evidence, parameters and transfers of hand-written flows.
+//! Observation, parameters and transfers of hand-written flows.
 
 use whydrop_path::fit::Interval;
 use whydrop_path::{Arrival, Fifo, Limit, PathElement, Policer};
 use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
-use crate::evidence::{Evidence, measure};
-use crate::judge::{Bottleneck, Judgement, judge_losses, judge_lossless};
-use crate::losses::unless_too_few;
-use crate::management::of_one_capture;
+use crate::cause::{Outcome, judge, weigh};
+use crate::limited::{Bottleneck, judge_lossless};
+use crate::observe::{Observation, laws_of_group};
 use crate::parameters::parameters;
 use crate::testing::{MS, delivered, flow, group, lost};
 use crate::transfers::{ExpectedLosses, judge_transfer};
+use crate::vantage::observe_group;
 use whydrop_verdict::Cause;
 
 /// Bursts of ten packets, 100 us apart, one every 20 ms: 6 Mbit/s through 4 Mbit/s with room for 12 packets.
@@ -35,23 +35,23 @@ fn policed() -> Flow {
     flow(1, segments)
 }
 
-fn evidence_of(flows: &[Flow]) -> Evidence {
-    measure(&group(flows))
+fn observed(flows: &[Flow]) -> Observation {
+    observe_group(&group(flows))
 }
 
 #[test]
 fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
-    let evidence = evidence_of(&[policed()]);
-    let judgement = judge_losses(&evidence);
-    assert_eq!(judgement.cause, Cause::Policer);
-    assert_eq!(judgement.against[0].0, Cause::ShallowQueue);
-    let replay = evidence.replay.unwrap();
-    let lost = evidence.totals.lost as usize;
+    let seen = observed(&[policed()]);
+    let outcome = weigh(&seen);
+    assert_eq!(outcome.cause, Cause::Policer);
+    assert_eq!(outcome.against[0].0, Cause::ShallowQueue);
+    let replay = seen.replay.unwrap();
+    let lost = seen.totals.lost as usize;
     assert!(
         replay.hits * 10 >= lost * 9 && replay.dropped * 9 <= lost * 10,
         "{replay:?}"
     );
-    let parameters = parameters(Cause::Policer, &evidence);
+    let parameters = parameters(Cause::Policer, &seen);
     let (rate, burst) = (parameters["rate_bps"], parameters["burst_bytes"]);
     assert!(
         rate.low.unwrap() <= 4e6 && 4e6 <= rate.high.unwrap(),
@@ -104,20 +104,19 @@ fn overflows_beside_a_long_return_path() -> Flow {
 #[test]
 fn no_queue_management_is_named_if_half_of_all_packets_wait_longer_than_it_allows() {
     let flows = [overflows_beside_a_long_return_path()];
-    let evidence = evidence_of(&flows);
-    assert!(evidence.totals.lost > 100, "{}", evidence.totals.lost);
-    let judgement = judge_losses(&evidence);
-    let ruled_out = |(cause, _): &(Cause, _)| *cause == Cause::Aqm;
-    assert!(judgement.against.iter().any(ruled_out), "{judgement:?}");
+    let mut seen = observed(&flows);
+    assert!(seen.totals.lost > 100, "{}", seen.totals.lost);
+    assert!(weigh(&seen).rules_out(Cause::Aqm));
     let group = group(&flows);
-    let (judgement, family) = of_one_capture(&group, &evidence, judgement);
-    assert_eq!((judgement.cause, family), (Cause::DeepQueue, None));
+    let outcome = judge(&mut seen, |seen| laws_of_group(&group, seen));
+    assert_eq!(outcome.cause, Cause::DeepQueue, "{outcome:?}");
+    assert!(seen.laws.is_none());
 }
 
 #[test]
 fn an_open_end_stays_open_on_every_byte_basis() {
-    let mut evidence = evidence_of(&[policed()]);
-    let bucket = evidence.bucket.as_mut().unwrap();
+    let mut seen = observed(&[policed()]);
+    let bucket = seen.bucket.as_mut().unwrap();
     bucket.rate_bps = Interval {
         high: None,
         ..bucket.rate_bps
@@ -127,7 +126,7 @@ fn an_open_end_stays_open_on_every_byte_basis() {
         high: None,
         ..bucket.limit_bytes
     };
-    let parameters = parameters(Cause::Policer, &evidence);
+    let parameters = parameters(Cause::Policer, &seen);
     assert!(parameters["rate_bps"].low.is_some() && parameters["rate_bps"].high.is_none());
     let burst = parameters["burst_bytes"];
     assert_eq!((burst.low, burst.high), (None, None));
@@ -145,8 +144,8 @@ fn a_loss_probability_has_wilsons_interval() {
             }
         })
         .collect();
-    let evidence = evidence_of(&[flow(1, segments)]);
-    let share = parameters(Cause::RandomLoss, &evidence)["loss_probability"];
+    let seen = observed(&[flow(1, segments)]);
+    let share = parameters(Cause::RandomLoss, &seen)["loss_probability"];
     assert_eq!(share.value, 0.1);
     assert!((share.low.unwrap() - 0.05523).abs() < 1e-4, "{share:?}");
     assert!((share.high.unwrap() - 0.17437).abs() < 1e-4, "{share:?}");
@@ -155,7 +154,12 @@ fn a_loss_probability_has_wilsons_interval() {
 #[test]
 fn few_measured_delays_do_not_support_random_loss() {
     let confidence = |packets: i64| {
-        let at = [packets / 5, packets / 2, packets * 4 / 5];
+        let at = [
+            packets / 5,
+            packets * 2 / 5,
+            packets * 3 / 5,
+            packets * 4 / 5,
+        ];
         let segments = (0..packets).map(|number| {
             // not all multiples of one step: such timestamps would be coarse
             let time_ns = number * 50 * MS + number * number * 17;
@@ -164,7 +168,7 @@ fn few_measured_delays_do_not_support_random_loss() {
                 false => delivered(time_ns, 10 + (number * 7) % 30),
             }
         });
-        judge_losses(&evidence_of(&[flow(1, segments.collect())])).confidence
+        weigh(&observed(&[flow(1, segments.collect())])).confidence
     };
     let (few, enough) = (confidence(18), confidence(60));
     assert!(few < 0.5 && enough > 0.6, "{few} {enough}");
@@ -180,8 +184,8 @@ fn three_losses_are_too_few_to_call_them_chance() {
                 false => delivered(time_ns, 10 + (number * 7) % 30),
             }
         });
-        let evidence = evidence_of(&[flow(1, segments.collect())]);
-        unless_too_few(judge_losses(&evidence), &evidence).cause
+        let seen = observed(&[flow(1, segments.collect())]);
+        weigh(&seen).cause
     };
     assert_eq!(judged(&[120, 300, 480]), Cause::Unknown);
     assert_eq!(judged(&[90, 220, 380, 500]), Cause::RandomLoss);
@@ -189,14 +193,14 @@ fn three_losses_are_too_few_to_call_them_chance() {
 
 #[test]
 fn a_cause_without_parameters_has_none() {
-    let evidence = evidence_of(&[policed()]);
+    let seen = observed(&[policed()]);
     for cause in [
         Cause::Unknown,
         Cause::None,
         Cause::Sender,
         Cause::Reordering,
     ] {
-        assert!(parameters(cause, &evidence).is_empty(), "{cause}");
+        assert!(parameters(cause, &seen).is_empty(), "{cause}");
     }
 }
 
@@ -208,9 +212,9 @@ fn time_of_transfers_at_the_same_time_counts_once() {
             vec![delivered(from_ms * MS, 5), delivered(to_ms * MS, 5)],
         )
     };
-    let evidence = evidence_of(&[span(0, 100), span(50, 150), span(400, 500)]);
-    assert!((evidence.totals.union_busy_s - 0.25).abs() < 1e-9);
-    assert!((evidence.totals.busy_s - 0.3).abs() < 1e-9);
+    let seen = observed(&[span(0, 100), span(50, 150), span(400, 500)]);
+    assert!((seen.totals.union_busy_s - 0.25).abs() < 1e-9);
+    assert!((seen.totals.busy_s - 0.3).abs() < 1e-9);
 }
 
 #[test]
@@ -222,9 +226,9 @@ fn hardly_any_packets_have_no_cause() {
         vec![lost(0); 2],
         vec![lost(0), delivered(0, 1)],
     ] {
-        let evidence = evidence_of(&[flow(1, segments)]);
-        assert_eq!(judge_losses(&evidence).cause, Cause::Unknown);
-        assert_eq!(judge_lossless(&evidence).cause, Cause::None);
+        let seen = observed(&[flow(1, segments)]);
+        assert_eq!(weigh(&seen).cause, Cause::Unknown);
+        assert_eq!(judge_lossless(&seen).cause, Cause::None);
         for cause in [
             Cause::Policer,
             Cause::DeepQueue,
@@ -232,7 +236,7 @@ fn hardly_any_packets_have_no_cause() {
             Cause::Aqm,
             Cause::RandomLoss,
         ] {
-            let finite = parameters(cause, &evidence)
+            let finite = parameters(cause, &seen)
                 .values()
                 .all(|p| p.value.is_finite());
             assert!(finite, "{cause}");
@@ -244,16 +248,16 @@ fn hardly_any_packets_have_no_cause() {
 fn cause_of(flow: &Flow, (first, end): (usize, usize)) -> Cause {
     let flows = [flow.clone()];
     let group = group(&flows);
-    let evidence = measure(&group);
-    let judgement = Judgement::new(Cause::Policer, 0.9);
+    let seen = observe_group(&group);
+    let outcome = Outcome::new(Cause::Policer, 0.9);
     let transfer = Transfer {
         first,
         end,
         ..flow.transfers[0]
     };
-    let expected = ExpectedLosses::of(&group, &evidence);
-    let path = Bottleneck::of(&evidence).dropping(judgement.cause);
-    judge_transfer(&judgement, &path, &expected, (0, &flows[0]), &transfer).0
+    let expected = ExpectedLosses::of(&group, &seen);
+    let path = Bottleneck::of(&seen).dropping(outcome.cause);
+    judge_transfer(&outcome, &path, &expected, (0, &flows[0]), &transfer).0
 }
 
 #[test]
@@ -297,7 +301,7 @@ fn the_round_trip_is_given_from_the_sender_or_not_at_all() {
         }));
         flow
     };
-    let whole_rtt_s = |near_rtt_ns| evidence_of(&[flow_at(near_rtt_ns)]).totals.whole_rtt_s;
+    let whole_rtt_s = |near_rtt_ns| observed(&[flow_at(near_rtt_ns)]).totals.whole_rtt_s;
     assert_eq!(whole_rtt_s(Some(20_000_000)), Some(0.025));
     assert_eq!(whole_rtt_s(None), None);
 }

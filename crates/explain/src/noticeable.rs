@@ -2,7 +2,7 @@
 //! no delay.
 
 use whydrop_tcp::{Connection, SegmentFlags, Tracked};
-use whydrop_verdict::Fact;
+use whydrop_verdict::{Cause, Fact};
 
 use crate::ranked::Ranked;
 use crate::requests::NOTICEABLE_NS;
@@ -21,7 +21,7 @@ pub(crate) fn add(tracked: &Tracked, verdicts: &mut [Ranked]) {
     let longest_s = trips.max().map_or(0.0, seconds);
     for ranked in verdicts
         .iter_mut()
-        .filter(|ranked| ranked.verdict.cause == "none")
+        .filter(|ranked| ranked.verdict.cause == Cause::None)
     {
         let headline = ranked
             .verdict

@@ -6,21 +6,22 @@ use whydrop_datagrams::Datagrams;
 use whydrop_tcp::Transfer;
 use whydrop_verdict::Cause;
 
+use crate::cause::aqm::Family;
+use crate::cause::{Outcome, judge};
 use crate::conditions;
-use crate::datagram_share::datagrams_beside;
 use crate::error::without_verdict;
-use crate::evidence::{Evidence, measure};
-use crate::group::{FlowRef, Group};
-use crate::judge::{Bottleneck, Judgement, judge_losses};
+use crate::limited::Bottleneck;
 use crate::limits;
-use crate::losses::unless_too_few;
-use crate::management::{self, Family};
+use crate::observe::Observation;
+use crate::observe::group::{FlowRef, Group};
+use crate::observe::totals::{Totals, totals};
+use crate::observe::{datagrams_beside, laws_of_group};
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::tabulate;
 use crate::thresholds::FEWEST_BY_CHANCE;
-use crate::totals::{Totals, totals};
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer};
+use crate::vantage::observe_group;
 use crate::verdict::{Found, verdict};
 
 /// Share of acknowledged packets missing from the capture that deserves a verdict of its own: counts of
@@ -56,34 +57,37 @@ pub(crate) fn judge_contained(group: &Group, datagrams: &Datagrams, keep_tables:
 
 /// Judges one group of flows in one capture, including the datagrams beside it.
 pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: bool) -> Judged {
-    let mut evidence = measure(group);
-    if evidence.totals.missed_share() > MUCH_MISSED_SHARE {
-        return lacking(group, &evidence);
+    let mut seen = observe_group(group);
+    if seen.totals.missed_share() > MUCH_MISSED_SHARE {
+        return lacking(group, &seen);
     }
-    evidence.beside = datagrams_beside(group, &evidence.group_trace.trace, datagrams);
-    let bottleneck = Bottleneck::of(&evidence);
-    let lossy = evidence.totals.lost > 0;
+    seen.beside = datagrams_beside(group, &seen.group_trace.trace, datagrams);
+    let bottleneck = Bottleneck::of(&seen);
+    let lossy = seen.totals.lost > 0;
     let mut limited = match lossy {
         true => Vec::new(),
         false => limited_flows(group, &bottleneck),
     };
-    let judgement = match limited.first() {
-        Some(most) => most.judgement.clone(),
-        None => judge_losses(&evidence),
+    let laws = |seen: &Observation| laws_of_group(group, seen);
+    let outcome = match limited.first() {
+        Some(most) => most.outcome.clone(),
+        None => judge(&mut seen, laws),
     };
-    let (judgement, family) = management::of_one_capture(group, &evidence, judgement);
-    let judgement = unless_too_few(judgement, &evidence);
+    if !lossy && outcome.cause == Cause::Aqm {
+        seen.laws = laws(&seen);
+    }
+    let family = Family::shown(&seen).filter(|_| outcome.cause == Cause::Aqm);
     let bottleneck = match lossy {
-        true => bottleneck.dropping(judgement.cause),
+        true => bottleneck.dropping(outcome.cause),
         false => bottleneck,
     };
-    let conditions = conditions::of_group(group, &evidence, judgement.cause);
-    let expected = ExpectedLosses::of(group, &evidence);
+    let conditions = conditions::of_group(group, &seen, outcome.cause);
+    let expected = ExpectedLosses::of(group, &seen);
     let flows = group.flows.iter().enumerate();
     let transfers = flows.map(|(member, flow)| {
         let judge = |transfer: &Transfer| {
             let member = (member, flow.flow);
-            let judged = judge_transfer(&judgement, &bottleneck, &expected, member, transfer);
+            let judged = judge_transfer(&outcome, &bottleneck, &expected, member, transfer);
             conditions
                 .instead_of_flow(flow.index, judged.0)
                 .unwrap_or(judged)
@@ -91,19 +95,19 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         (flow.index, flow.flow.transfers.iter().map(judge).collect())
     });
     let transfers = transfers.collect();
-    let model = keep_tables.then(|| tabulate::model(group, &evidence, judgement.cause));
-    let few = judgement.cause == Cause::Unknown && evidence.totals.lost < FEWEST_BY_CHANCE;
+    let model = keep_tables.then(|| tabulate::model(group, &seen, outcome.cause));
+    let few = outcome.cause == Cause::Unknown && seen.totals.lost < FEWEST_BY_CHANCE;
     let on_losses = lossy.then_some(OnLosses { few });
     if lossy {
-        limited = beside_losses(group, &bottleneck, judgement, few);
+        limited = beside_losses(group, &bottleneck, outcome, few);
     }
-    let all = evidence.totals;
-    let on_load = on_load(&mut evidence, limited, on_losses, family.as_ref(), model);
-    evidence.totals = all;
+    let all = seen.totals;
+    let on_load = on_load(&mut seen, limited, on_losses, family.as_ref(), model);
+    seen.totals = all;
     let too_large = conditions.too_large.clone();
     let missing = conditions.missing_flows();
     let mut verdicts = conditions.join(on_load, &all);
-    verdicts.extend(on_capture_loss(group, &evidence));
+    verdicts.extend(on_capture_loss(group, &seen));
     Judged {
         verdicts,
         transfers,
@@ -114,14 +118,14 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
 }
 
 /// The judgement of a group of which the capture lacks so much that it allows no other verdict.
-fn lacking(group: &Group, evidence: &Evidence) -> Judged {
+fn lacking(group: &Group, seen: &Observation) -> Judged {
     let lacks_most = |ranked| Ranked {
         lacks_most: true,
         ..ranked
     };
     let unknown = |flow: &FlowRef| vec![(Cause::Unknown, 1.0); flow.flow.transfers.len()];
     Judged {
-        verdicts: on_capture_loss(group, evidence)
+        verdicts: on_capture_loss(group, seen)
             .map(lacks_most)
             .into_iter()
             .collect(),
@@ -134,7 +138,7 @@ fn lacking(group: &Group, evidence: &Evidence) -> Judged {
     }
 }
 
-/// The first part of the judgement of a group: its losses.
+/// The first part of the outcome of a group: its losses.
 #[derive(Debug, Clone, Copy)]
 struct OnLosses {
     /// Too few losses to name a cause.
@@ -144,18 +148,18 @@ struct OnLosses {
 /// The verdicts on a group's load, each with its cause: on its losses, if there are any, and on the limits of
 /// the other flows.
 fn on_load(
-    evidence: &mut Evidence,
+    seen: &mut Observation,
     limited: Vec<LimitedFlows<()>>,
     on_losses: Option<OnLosses>,
     family: Option<&Family>,
     mut model: Option<ModelTable>,
 ) -> Vec<(Cause, Ranked)> {
-    let all = evidence.totals;
+    let all = seen.totals;
     let mut verdicts = Vec::with_capacity(limited.len());
     for (number, one) in limited.into_iter().enumerate() {
         let losses = on_losses.filter(|_| number == 0);
-        let cause = one.judgement.cause;
-        evidence.totals = match losses {
+        let cause = one.outcome.cause;
+        seen.totals = match losses {
             // the share that was lost relates to all packets
             Some(_) => all,
             None => {
@@ -170,16 +174,16 @@ fn on_load(
                 }
             }
         };
-        let mut found = Found::new(cause, evidence, one.flows.names(), one.flows.mss_bytes());
+        let mut found = Found::new(cause, seen, one.flows.names(), one.flows.mss_bytes());
         found.facts.extend(limits::unseen(&one.flows));
         if let Some(family) = family.filter(|_| losses.is_some() || on_losses.is_none()) {
             found.detail = Some(family.name().to_owned());
             found.parameters.extend(family.parameters());
             found.facts.extend(family.fact());
         }
-        let ranked = Ranked::new(verdict(&one.judgement, evidence, found), &evidence.totals);
+        let ranked = Ranked::new(verdict(&one.outcome, seen, found), &seen.totals);
         let ranked = match losses.is_some_and(|losses| losses.few) {
-            true => ranked.of_few(&evidence.totals),
+            true => ranked.of_few(&seen.totals),
             false => ranked,
         };
         let model = model.take();
@@ -189,15 +193,15 @@ fn on_load(
 }
 
 /// The verdict on packets missing from the capture, if there are enough.
-fn on_capture_loss(group: &Group, evidence: &Evidence) -> Option<Ranked> {
-    let totals = &evidence.totals;
+fn on_capture_loss(group: &Group, seen: &Observation) -> Option<Ranked> {
+    let totals = &seen.totals;
     let missed = totals.missed_by_capture_packets as f64;
     if missed <= 0.0 || missed <= CAPTURE_LOSS_SHARE * totals.data_packets as f64 {
         return None;
     }
-    let judgement = Judgement::new(Cause::CaptureLoss, 0.99);
-    let found = Found::new(judgement.cause, evidence, group.names(), group.mss_bytes());
-    let mut verdict = verdict(&judgement, evidence, found);
+    let outcome = Outcome::new(Cause::CaptureLoss, 0.99);
+    let found = Found::new(outcome.cause, seen, group.names(), group.mss_bytes());
+    let mut verdict = verdict(&outcome, seen, found);
     // the losses belong to the first verdict
     (verdict.lost, verdict.explained) = (0, 0.0);
     Some(Ranked::new(verdict, totals))
@@ -217,7 +221,7 @@ fn limited_flows<'a>(group: &Group<'a>, bottleneck: &Bottleneck) -> Vec<LimitedF
 fn beside_losses<'a>(
     group: &Group<'a>,
     bottleneck: &Bottleneck,
-    judgement: Judgement,
+    outcome: Outcome,
     few: bool,
 ) -> Vec<LimitedFlows<'a, ()>> {
     let (lossy, lossless): (Vec<FlowRef>, Vec<FlowRef>) =
@@ -229,14 +233,14 @@ fn beside_losses<'a>(
     let limited = limited_flows(&Group { flows: judged }, bottleneck);
     // an outage is described by its losses
     let (alike, others): (Vec<_>, Vec<_>) = (limited.into_iter())
-        .filter(|one| !matches!(one.judgement.cause, Cause::None | Cause::Outage))
-        .partition(|one| one.judgement.cause == judgement.cause);
+        .filter(|one| !matches!(one.outcome.cause, Cause::None | Cause::Outage))
+        .partition(|one| one.outcome.cause == outcome.cause);
     let of_losses = alike.into_iter().flat_map(|one| one.flows.flows);
     let mut flows: Vec<FlowRef> = lossy.into_iter().chain(of_losses).collect();
     flows.sort_by_key(|flow| flow.index);
     flows.dedup_by_key(|flow| flow.index);
     let first = LimitedFlows {
-        judgement,
+        outcome,
         place: (),
         flows: Group { flows },
     };

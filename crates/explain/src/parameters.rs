@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use whydrop_path::fit::{BucketFit, Interval, Trace, rate_cut_off};
 
-use crate::evidence::{Evidence, MostCounted};
 use crate::facts::on_return_path;
+use crate::observe::observation::{MostCounted, Observation};
 use crate::queue_limit::queue_limit;
 use whydrop_verdict::{Cause, Quantity};
 
@@ -20,51 +20,51 @@ pub const CLOCK_ERROR: f64 = 5e-4;
 const Z_95: f64 = 1.96;
 
 /// The parameters of `cause`, by their names in the JSON contract.
-pub fn parameters(cause: Cause, evidence: &Evidence) -> BTreeMap<String, Quantity> {
+pub fn parameters(cause: Cause, seen: &Observation) -> BTreeMap<String, Quantity> {
     let mut parameters = BTreeMap::new();
     let mut put = |name: &str, parameter: Option<Quantity>| {
         if let Some(parameter) = parameter {
             parameters.insert(name.to_owned(), parameter);
         }
     };
-    let bucket = evidence.bucket.as_ref();
-    let most = most_counted(evidence);
+    let bucket = seen.bucket.as_ref();
+    let most = most_counted(seen);
     match cause {
         Cause::Policer => {
             put("rate_bps", bucket.map(|fit| rate(fit, most)));
             put(
                 "burst_bytes",
-                bucket.map(|fit| burst(fit, most, waited_s(evidence))),
+                bucket.map(|fit| burst(fit, most, waited_s(seen))),
             );
         }
         Cause::ShallowQueue | Cause::DeepQueue => {
-            put("drain_rate_bps", drain_rate(evidence));
-            if let Some(limit) = queue_limit(evidence, most) {
+            put("drain_rate_bps", drain_rate(seen));
+            if let Some(limit) = queue_limit(seen, most) {
                 put("limit_packets", Some(limit.packets));
                 put("limit_bytes", Some(limit.bytes));
             }
         }
         // packets that wait on the return path show no rate of the forward path
-        Cause::Shaper if on_return_path(evidence) => {}
+        Cause::Shaper if on_return_path(seen) => {}
         Cause::Shaper => {
             // round-trip times are too imprecise for bursts to show the size of the bucket
-            let trace = &evidence.group_trace.trace;
+            let trace = &seen.group_trace.trace;
             put(
                 "rate_bps",
-                drain_rate(evidence).map(|rate| nominal(rate, trace, 0.0)),
+                drain_rate(seen).map(|rate| nominal(rate, trace, 0.0)),
             );
-            put("burst_bytes", shaper_burst(evidence));
+            put("burst_bytes", shaper_burst(seen));
         }
-        Cause::Aqm => put("drain_rate_bps", drain_rate(evidence)),
-        Cause::RandomLoss => put("loss_probability", loss_probability(evidence)),
+        Cause::Aqm => put("drain_rate_bps", drain_rate(seen)),
+        Cause::RandomLoss => put("loss_probability", loss_probability(seen)),
         _ => {}
     }
     parameters
 }
 
 /// Bytes that a device may count of the traffic that passed.
-pub fn most_counted(evidence: &Evidence) -> MostCounted {
-    evidence.most_counted(WIRE_OVERHEAD_BYTES)
+pub fn most_counted(seen: &Observation) -> MostCounted {
+    seen.most_counted(WIRE_OVERHEAD_BYTES)
 }
 
 /// The interval in IP bytes, with the upper end raised by what the device may count on top.
@@ -106,11 +106,11 @@ const BY_CHANCE: f64 = -4.6;
 /// Excess delay in seconds of packets just before losses over packets that found the path idle. One capture
 /// does not show where they waited: if it was before the bucket (a shaper spaces its packets), they reached
 /// it later than captured by this much.
-pub fn waited_s(evidence: &Evidence) -> f64 {
-    let Some(at_loss) = evidence.at_loss.filter(|at| at.log_chance < BY_CHANCE) else {
+pub fn waited_s(seen: &Observation) -> f64 {
+    let Some(at_loss) = seen.at_loss.filter(|at| at.log_chance < BY_CHANCE) else {
         return 0.0;
     };
-    let empty_s = evidence.occupancy.map(|delays| delays.empty_s);
+    let empty_s = seen.occupancy.map(|delays| delays.empty_s);
     let idle_s = empty_s.map_or(at_loss.typical_s, |empty_s| empty_s.min(at_loss.typical_s));
     (at_loss.shorter_median_s - idle_s).max(0.0)
 }
@@ -129,8 +129,8 @@ pub fn burst(fit: &BucketFit, most: MostCounted, waited_s: f64) -> Quantity {
     any_byte_basis(burst, most)
 }
 
-fn drain_rate(evidence: &Evidence) -> Option<Quantity> {
-    Some(any_rate(evidence.queue_rate_bps(), most_counted(evidence)))
+fn drain_rate(seen: &Observation) -> Option<Quantity> {
+    Some(any_rate(seen.queue_rate_bps(), most_counted(seen)))
 }
 
 /// The configured rate of a shaper, from the rate at which it releases packets: some tokens may not fit into
@@ -142,9 +142,9 @@ pub fn nominal(rate: Quantity, trace: &Trace, bucket_bytes: f64) -> Quantity {
     }
 }
 
-fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {
-    let drain = evidence.drain.as_ref()?;
-    let packet_bytes = evidence.group_trace.trace.typical_bytes;
+fn shaper_burst(seen: &Observation) -> Option<Quantity> {
+    let drain = seen.drain.as_ref()?;
+    let packet_bytes = seen.group_trace.trace.typical_bytes;
     let error = drain.residual_s * drain.rate_bps / 8.0 + packet_bytes;
     Some(Quantity {
         value: drain.burst_bytes,
@@ -155,12 +155,12 @@ fn shaper_burst(evidence: &Evidence) -> Option<Quantity> {
 }
 
 /// Share of the data packets that were lost, with Wilson's score interval (1927).
-fn loss_probability(evidence: &Evidence) -> Option<Quantity> {
-    let total = evidence.totals.data_packets as f64;
+fn loss_probability(seen: &Observation) -> Option<Quantity> {
+    let total = seen.totals.data_packets as f64;
     if total == 0.0 {
         return None;
     }
-    let share = evidence.totals.lost as f64 / total;
+    let share = seen.totals.lost as f64 / total;
     let z2 = Z_95 * Z_95;
     let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
     let half = Z_95 / (1.0 + z2 / total)
@@ -174,13 +174,13 @@ fn loss_probability(evidence: &Evidence) -> Option<Quantity> {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::{Observation, Seen};
+    use whydrop_path::fit::{Seen, TracePacket};
     use whydrop_path::{Arrival, Chain, Limit, Policer, Random, Shaper, TickShaper, replay};
 
     use super::*;
-    use crate::evidence::measure_trace;
-    use crate::group::GroupTrace;
-    use crate::totals::Totals;
+    use crate::observe::group::GroupTrace;
+    use crate::observe::measure_trace;
+    use crate::observe::totals::Totals;
 
     #[test]
     fn packets_that_wait_before_a_bucket_find_the_tokens_of_that_time() {
@@ -201,7 +201,7 @@ mod tests {
         let outcomes = replay(&mut path, &arrivals);
         let seen = arrivals.iter().zip(outcomes).map(|(arrival, outcome)| {
             let left_ns = outcome.departure_ns();
-            Observation {
+            TracePacket {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
                 outcome: left_ns.map_or(Seen::Lost, |_| Seen::Passed),
@@ -212,9 +212,9 @@ mod tests {
             trace: Trace::new(seen.collect()),
             origins: Vec::new(),
         };
-        let evidence = measure_trace(trace, None, Totals::default(), None);
+        let seen = measure_trace(trace, None, Totals::default(), None);
         // 100 kB leave in 20 ms, 40 Mbit/s above the refill, while packets wait for the shaper
-        let waited = waited_s(&evidence);
+        let waited = waited_s(&seen);
         assert!((0.005..0.025).contains(&waited), "{waited}");
         // until then 150 kB passed, as if they had arrived at once
         let sharp = |value: f64| Interval {
@@ -225,9 +225,9 @@ mod tests {
         let fit = BucketFit {
             rate_bps: sharp(20e6),
             limit_bytes: sharp(150_000.0),
-            ..evidence.bucket.expect("there are losses")
+            ..seen.bucket.expect("there are losses")
         };
-        let low = |waited: f64| burst(&fit, most_counted(&evidence), waited).low.unwrap();
+        let low = |waited: f64| burst(&fit, most_counted(&seen), waited).low.unwrap();
         assert!(low(waited) < 110_000.0 && low(0.0) > 140_000.0);
         assert!((low(0.0) - low(waited) - 2.5e6 * waited).abs() < 1.0);
     }
@@ -246,7 +246,7 @@ mod tests {
         let seen = arrivals
             .iter()
             .zip(outcomes)
-            .map(|(arrival, outcome)| Observation {
+            .map(|(arrival, outcome)| TracePacket {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
                 outcome: Seen::Passed,

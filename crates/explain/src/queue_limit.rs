@@ -9,7 +9,7 @@
 use whydrop_path::fit::{BacklogByWaits, Interval, backlog_by_departures, backlog_by_waits};
 use whydrop_verdict::Quantity;
 
-use crate::evidence::{Evidence, MostCounted, NEEDED_LOSS_SHARE};
+use crate::observe::observation::{MostCounted, NEEDED_LOSS_SHARE, Observation};
 use crate::parameters::widened;
 use crate::thresholds::USUAL_TICK_S;
 
@@ -26,10 +26,10 @@ const SAME_RATE: f64 = 0.1;
 const LARGEST_ON_ETHERNET_BYTES: f64 = 1_500.0;
 
 /// `None` if no delay was measured near a loss.
-pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit> {
-    evidence.at_loss.as_ref()?;
-    let trace = &evidence.group_trace.trace;
-    let rate_bps = evidence.queue_rate_bps().value;
+pub fn queue_limit(seen: &Observation, most: MostCounted) -> Option<QueueLimit> {
+    seen.at_loss.as_ref()?;
+    let trace = &seen.group_trace.trace;
+    let rate_bps = seen.queue_rate_bps().value;
     let pieces = |index: usize| {
         let bytes = f64::from(trace.bytes[index]);
         let cut = bytes > LARGEST_ON_ETHERNET_BYTES.max(trace.typical_bytes);
@@ -39,25 +39,21 @@ pub fn queue_limit(evidence: &Evidence, most: MostCounted) -> Option<QueueLimit>
             1.0
         }
     };
-    let backlog = match evidence.by_clocks {
+    let backlog = match seen.by_clocks {
         true => backlog_by_departures(trace)?,
         false => backlog_by_waits(trace, rate_bps, pieces)?,
     };
-    let unseen = Unseen::of(evidence, rate_bps, &backlog);
-    let unsure_s = if evidence.by_clocks {
-        USUAL_TICK_S
-    } else {
-        0.0
-    };
+    let unseen = Unseen::of(seen, rate_bps, &backlog);
+    let unsure_s = if seen.by_clocks { USUAL_TICK_S } else { 0.0 };
     let by_waits = by_waits(&backlog, unsure_s, rate_bps);
-    let by_losses = by_losses(evidence, backlog.mean_bytes());
+    let by_losses = by_losses(seen, backlog.mean_bytes());
     let sharper = |of: fn(&Inside) -> Interval| match by_losses {
         Some(by_losses) if width(of(&by_losses)) < width(of(&by_waits)) => of(&by_losses),
         _ => of(&by_waits),
     };
     // super-segments leave on a line of which the rate is known only to some per cent: one more or one fewer of their
     // packets may have come before the first drop
-    let unsure_packets = f64::from(u8::from(evidence.line_rate_bps.is_some()));
+    let unsure_packets = f64::from(u8::from(seen.line_rate_bps.is_some()));
     let unsure_bytes = unsure_packets * backlog.mean_bytes();
     let packets = widened(sharper(|inside| inside.packets), unsure_packets);
     let packets = unseen.beside_packets(packets);
@@ -109,16 +105,16 @@ fn by_waits(backlog: &BacklogByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
 /// The limit derived from losses includes the packet that is not admitted, and the rest of the one in
 /// service, which most queues do not count. Datagrams arrive irregularly and make the losses less
 /// informative.
-fn by_losses(evidence: &Evidence, packet_bytes: f64) -> Option<Inside> {
-    let fit = evidence.bucket.as_ref()?;
-    let seen_bps = evidence.queue_rate_bps().value;
+fn by_losses(seen: &Observation, packet_bytes: f64) -> Option<Inside> {
+    let fit = seen.bucket.as_ref()?;
+    let seen_bps = seen.queue_rate_bps().value;
     let same_rate = (fit.rate_bps.value / seen_bps - 1.0).abs() < SAME_RATE;
     if !same_rate || fit.certainty() < NEEDED_LOSS_SHARE {
         return None;
     }
     let limit = fit.limit_bytes;
     let (low, high) = (limit.low?, limit.high?);
-    let beside = 1.0 + evidence.beside.bytes / evidence.group_trace.trace.passed_bytes.max(1.0);
+    let beside = 1.0 + seen.beside.bytes / seen.group_trace.trace.passed_bytes.max(1.0);
     let counted = |unit: f64| Interval {
         value: (limit.value - 0.75 * packet_bytes) / unit,
         low: Some((low / beside - packet_bytes) / unit),
@@ -148,13 +144,13 @@ struct Unseen {
 }
 
 impl Unseen {
-    fn of(evidence: &Evidence, rate_bps: f64, backlog: &BacklogByWaits) -> Self {
-        let trace = &evidence.group_trace.trace;
+    fn of(seen: &Observation, rate_bps: f64, backlog: &BacklogByWaits) -> Self {
+        let trace = &seen.group_trace.trace;
         let passed = (trace.len() - trace.lost).max(1) as f64;
-        let stood_bytes = evidence.stood_s * rate_bps / 8.0;
+        let stood_bytes = seen.stood_s * rate_bps / 8.0;
         Self {
-            packets_share: evidence.beside.packets / passed,
-            bytes_share: evidence.beside.bytes / trace.passed_bytes.max(1.0),
+            packets_share: seen.beside.packets / passed,
+            bytes_share: seen.beside.bytes / trace.passed_bytes.max(1.0),
             stood_packets: stood_bytes / backlog.mean_bytes().max(1.0),
             stood_bytes,
         }
@@ -184,9 +180,9 @@ mod tests {
     use whydrop_path::{Arrival, Fifo, Limit, PathElement};
     use whydrop_tcp::{Flow, Segment};
 
-    use crate::evidence::measure;
     use crate::parameters::most_counted;
     use crate::testing::{delivered, flow, group, lost};
+    use crate::vantage::observe_group;
 
     const RATE_BPS: u64 = 12_000_000;
     const LIMIT_PACKETS: u64 = 30;
@@ -224,9 +220,9 @@ mod tests {
     }
 
     fn limit_of(flow: Flow) -> (QueueLimit, f64) {
-        let evidence = measure(&group(&[flow]));
-        let limit = queue_limit(&evidence, most_counted(&evidence)).unwrap();
-        (limit, evidence.stood_s)
+        let seen = observe_group(&group(&[flow]));
+        let limit = queue_limit(&seen, most_counted(&seen)).unwrap();
+        (limit, seen.stood_s)
     }
 
     #[test]

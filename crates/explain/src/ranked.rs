@@ -1,11 +1,12 @@
 //! The order of verdicts: by harm, in seconds by which the named cause prolonged transfers.
 
 use whydrop_tcp::Limiter;
+use whydrop_verdict::Cause;
 
 use crate::document::Verdict;
 use crate::limits;
+use crate::observe::totals::Totals;
 use crate::tables::ModelTable;
-use crate::totals::Totals;
 
 /// No data waits for an application that has nothing to send, so a second of it counts less than one in which
 /// data waited: a tenth, since a person may be waiting nevertheless.
@@ -42,7 +43,7 @@ impl Ranked {
             harm_s: harm_s(&verdict, totals, limited_s),
             payload_bytes: totals.payload_bytes,
             weight: match limits::largest(&totals.limited_s) {
-                Some((Limiter::Application, _)) if verdict.cause == "sender" => IDLE_WEIGHT,
+                Some((Limiter::Application, _)) if verdict.cause == Cause::Sender => IDLE_WEIGHT,
                 _ => 1.0,
             },
             doubtful: false,
@@ -81,17 +82,17 @@ fn harm_s(verdict: &Verdict, totals: &Totals, limited_s: f64) -> f64 {
     let times_s = &totals.limited_s;
     // the time for which a request waited is neither busy nor idle
     let of_account_s = limited_s.max(verdict.limited_share * times_s.iter().sum::<f64>());
-    match verdict.cause.as_str() {
-        "none" | "capture-loss" => 0.0,
-        "unknown" if verdict.lost > 0 && repair_s(totals) > 0.0 => repair_s(totals),
+    match verdict.cause {
+        Cause::None | Cause::CaptureLoss => 0.0,
+        Cause::Unknown if verdict.lost > 0 && repair_s(totals) > 0.0 => repair_s(totals),
         // repairs, and windows that losses keep small
         _ if verdict.lost > 0 && times_s.iter().sum::<f64>() > 0.0 => {
             repair_s(totals) + times_s[Limiter::CongestionWindow as usize]
         }
         // a side that has sent all its data does not wait for acknowledgments
-        "delayed-ack" => (of_account_s - totals.needless_delay_s).max(0.0),
-        "sender" | "peer-application" | "receiver-window" => of_account_s,
-        "unknown" => totals.busy_s,
+        Cause::DelayedAck => (of_account_s - totals.needless_delay_s).max(0.0),
+        Cause::Sender | Cause::PeerApplication | Cause::ReceiverWindow => of_account_s,
+        Cause::Unknown => totals.busy_s,
         _ if verdict.lost > 0 => totals.busy_s,
         _ => limited_s,
     }
@@ -110,12 +111,18 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let most_bytes = most_bytes.unwrap_or(0).max(1) as f64;
     let costs = |ranked: &Ranked| {
         let verdict = &ranked.verdict;
-        match verdict.cause.as_str() {
+        match verdict.cause {
             _ if ranked.doubtful => -1,
             _ if ranked.lacks_most => 2,
-            "none" => 0,
+            Cause::None => 0,
             // reported, but no headline unless it lost packets or took time
-            "sack" | "ecn" | "duplicate" | "checksum" | "mtu" | "jitter" | "batching"
+            Cause::Sack
+            | Cause::Ecn
+            | Cause::Duplicate
+            | Cause::Checksum
+            | Cause::Mtu
+            | Cause::Jitter
+            | Cause::Batching
                 if verdict.lost == 0 && verdict.limited_share <= 0.0 =>
             {
                 0
@@ -127,7 +134,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         let is_reported = ranked.verdict.limited_share > 0.0;
         // an application that writes in small pieces may have had nothing to send meanwhile
         let is_vague = ranked.weight < 1.0
-            || ranked.verdict.cause == "delayed-ack"
+            || ranked.verdict.cause == Cause::DelayedAck
             || is_unknown(ranked) && ranked.verdict.lost == 0 && !is_reported;
         // of limits that may have delayed no one, the one that concerns the most data counts
         let share = match is_vague {
@@ -141,11 +148,11 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         true => 0,
         false => ranked.verdict.lost,
     };
-    let says = |ranked: &Ranked| match ranked.verdict.cause.as_str() {
+    let says = |ranked: &Ranked| match ranked.verdict.cause {
         _ if ranked.few => 0,
-        "capture-loss" => 0,
+        Cause::CaptureLoss => 0,
         // the end of a connection before a delay that is not noticeable
-        "reset" => 2,
+        Cause::Reset => 2,
         _ => 1,
     };
     let limited = |ranked: &Ranked| {
@@ -169,7 +176,7 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
 }
 
 fn is_unknown(ranked: &Ranked) -> bool {
-    ranked.verdict.cause == "unknown"
+    ranked.verdict.cause == Cause::Unknown
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The order of verdicts.
 
-use whydrop_verdict::{Cause, Finding, Subject, reduce};
-
 use super::*;
 
 /// A verdict on flows that took ten seconds, a share of which it limited, and that lost packets.
@@ -14,20 +12,18 @@ fn ranked(cause: Cause, lost: u64, explained: f64, times_s: &[(Limiter, f64)]) -
     for (limiter, time_s) in times_s {
         totals.limited_s[*limiter as usize] = *time_s;
     }
-    let finding = Finding {
+    let verdict = Verdict {
         lost,
         explained,
         limited_share: times_s.iter().map(|(_, time_s)| time_s / 10.0).sum(),
-        nats: 3.0,
-        ..Finding::new("capture", Subject::default(), None, cause)
+        ..Verdict::new(cause, 0.95)
     };
-    let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
-    Ranked::new(Verdict::of(verdicts.swap_remove(0)), &totals)
+    Ranked::new(verdict, &totals)
 }
 
-fn first(mut verdicts: Vec<Ranked>) -> String {
+fn first(mut verdicts: Vec<Ranked>) -> &'static str {
     sort_verdicts(&mut verdicts);
-    verdicts.swap_remove(0).verdict.cause
+    verdicts.swap_remove(0).verdict.cause.name()
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use whydrop_datagrams::Datagrams;
 use whydrop_path::fit::{Seen, virtual_queue};
 
-use crate::evidence::Evidence;
-use crate::group::{FlowRef, Group};
+use crate::observe::Observation;
+use crate::observe::group::{FlowRef, Group};
 use crate::tables::{AckTable, ModelTable, SackTable, SegmentTable, Tables};
 use whydrop_tcp::{Flow, SegmentFlags};
 use whydrop_verdict::Cause;
@@ -76,10 +76,10 @@ fn sack_blocks(flow: &Flow, number: u32, table: &mut SackTable) {
 
 /// The model of a verdict over the packets of its group; empty for causes without a model. `verdict` is
 /// filled in later.
-pub fn model(group: &Group, evidence: &Evidence, cause: Cause) -> ModelTable {
+pub fn model(group: &Group, seen: &Observation, cause: Cause) -> ModelTable {
     let mut table = ModelTable::default();
-    let trace = &evidence.group_trace.trace;
-    let level: Vec<f64> = match (cause, &evidence.bucket, &evidence.drain) {
+    let trace = &seen.group_trace.trace;
+    let level: Vec<f64> = match (cause, &seen.bucket, &seen.drain) {
         (Cause::Policer, Some(fit), _) => {
             let queue =
                 virtual_queue::corrected(trace, fit.rate_bps.value / 8.0, fit.limit_bytes.value);
@@ -102,9 +102,9 @@ pub fn model(group: &Group, evidence: &Evidence, cause: Cause) -> ModelTable {
         }
         _ => return table,
     };
-    for (index, origin) in evidence.group_trace.origins.iter().enumerate() {
+    for (index, origin) in seen.group_trace.origins.iter().enumerate() {
         let bytes = f64::from(trace.bytes[index]);
-        let dropped = match (cause, &evidence.bucket) {
+        let dropped = match (cause, &seen.bucket) {
             (Cause::Policer, _) => level[index] < bytes,
             (Cause::ShallowQueue | Cause::DeepQueue, Some(fit)) => {
                 level[index] + bytes > fit.limit_bytes.value

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use whydrop_tcp::{Endpoint, Fate, Flow, Kind, LimitedTime, Segment, SegmentFlags, Transfer};
 
-use crate::group::{FlowRef, Group};
+use crate::observe::group::{FlowRef, Group};
 
 pub const MS: i64 = 1_000_000;
 /// Payload and headers of a full packet: 1500 bytes.

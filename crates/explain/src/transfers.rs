@@ -3,11 +3,12 @@
 use whydrop_path::fit::{Seen, virtual_queue};
 use whydrop_tcp::{Flow, Transfer};
 
-use crate::evidence::Evidence;
-use crate::group::{FlowRef, Group};
-use crate::judge::{Bottleneck, Judgement};
+use crate::cause::Outcome;
+use crate::limited::Bottleneck;
 use crate::limits;
-use crate::totals::minor;
+use crate::observe::Observation;
+use crate::observe::group::{FlowRef, Group};
+use crate::observe::totals::minor;
 use whydrop_verdict::Cause;
 
 /// Losses that the fitted bucket predicts, by flow of the group and segment.
@@ -24,13 +25,13 @@ impl ExpectedLosses {
     }
 
     /// Predict the losses that find the bucket within a packet of its limit.
-    pub fn of(group: &Group, evidence: &Evidence) -> Self {
+    pub fn of(group: &Group, seen: &Observation) -> Self {
         let mut by_member = vec![Vec::new(); group.flows.len()];
-        if let Some(fit) = &evidence.bucket {
-            let trace = &evidence.group_trace.trace;
+        if let Some(fit) = &seen.bucket {
+            let trace = &seen.group_trace.trace;
             let limit = fit.limit_bytes.value;
             let queue = virtual_queue::corrected(trace, fit.rate_bps.value / 8.0, limit);
-            for (index, origin) in evidence.group_trace.origins.iter().enumerate() {
+            for (index, origin) in seen.group_trace.origins.iter().enumerate() {
                 let with_packet = f64::from(queue[index] + trace.bytes[index]);
                 if trace.outcome[index] == Seen::Lost && with_packet > limit - fit.packet_bytes {
                     by_member[origin.member as usize].push(origin.segment);
@@ -57,7 +58,7 @@ pub fn lost(flow: &Flow, transfer: &Transfer) -> usize {
 
 /// Flows of a group without losses, and their limit.
 pub struct LimitedFlows<'a, P> {
-    pub judgement: Judgement,
+    pub outcome: Outcome,
     /// Where the limit shows.
     pub place: P,
     pub flows: Group<'a>,
@@ -67,7 +68,7 @@ pub struct LimitedFlows<'a, P> {
 /// limit deserve no verdict.
 pub fn by_limit<'a, P: PartialEq>(
     group: &Group<'a>,
-    judge: impl Fn(&Flow) -> (Judgement, P),
+    judge: impl Fn(&Flow) -> (Outcome, P),
 ) -> Vec<LimitedFlows<'a, P>> {
     let payload = |flow: &FlowRef| flow.flow.counters.payload_bytes;
     let is_minor = minor(group);
@@ -75,14 +76,14 @@ pub fn by_limit<'a, P: PartialEq>(
     flows.sort_by_key(|flow| std::cmp::Reverse(payload(flow)));
     let mut limited: Vec<LimitedFlows<P>> = Vec::new();
     for flow in flows {
-        let (judgement, place) = judge(flow.flow);
+        let (outcome, place) = judge(flow.flow);
         let alike =
-            |one: &LimitedFlows<P>| (one.judgement.cause, &one.place) == (judgement.cause, &place);
+            |one: &LimitedFlows<P>| (one.outcome.cause, &one.place) == (outcome.cause, &place);
         match limited.iter().position(alike) {
             Some(known) => limited[known].flows.flows.push(flow),
             None if is_minor(flow.flow) => {}
             None => limited.push(LimitedFlows {
-                judgement,
+                outcome,
                 place,
                 flows: Group { flows: vec![flow] },
             }),
@@ -98,7 +99,7 @@ pub fn by_limit<'a, P: PartialEq>(
 /// The cause of one transfer of a member, and its confidence: the element that dropped its packets, otherwise
 /// its limit.
 pub fn judge_transfer(
-    judgement: &Judgement,
+    outcome: &Outcome,
     bottleneck: &Bottleneck,
     expected: &ExpectedLosses,
     (member, flow): (usize, &Flow),
@@ -115,10 +116,10 @@ pub fn judge_transfer(
     }
     // a policer proved by the connection does not excuse losses that find its bucket full
     let other_cause =
-        judgement.cause == Cause::Policer && expected.within(member, transfer) * 2 < lost;
+        outcome.cause == Cause::Policer && expected.within(member, transfer) * 2 < lost;
     if other_cause {
         (Cause::Unknown, 0.5)
     } else {
-        (judgement.cause, judgement.confidence)
+        (outcome.cause, outcome.confidence)
     }
 }

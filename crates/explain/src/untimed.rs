@@ -53,10 +53,7 @@ pub(crate) fn remove_times(document: &mut Document, timeless: Timeless) {
 
 fn is_proved_by_contents(verdict: &Verdict) -> bool {
     let is_of_time = verdict.facts.first().is_none_or(is_of_time);
-    PROVED_BY_CONTENTS
-        .iter()
-        .any(|cause| cause.name() == verdict.cause)
-        && !is_of_time
+    PROVED_BY_CONTENTS.contains(&verdict.cause) && !is_of_time
 }
 
 /// True if one of its values is a time.

@@ -1,32 +1,31 @@
-//! A judgement as findings, and the reducer's verdict in the form of the document.
+//! An outcome in the form of the document, with the facts and parameters of its cause.
 
 use std::collections::BTreeMap;
 
 use whydrop_tcp::Limiter;
-use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
+use whydrop_verdict::{Cause, Fact, Place, Quantity, fact};
 
+use crate::cause::Outcome;
+use crate::cause::outage::share_in_silence;
 use crate::document::{Against, ThroughputLost, Verdict};
 use crate::dual_rate::{self, Second};
-use crate::evidence::Evidence;
 use crate::facts;
-use crate::judge::Judgement;
 use crate::limits;
-use crate::losses::share_in_silence;
+use crate::observe::Observation;
 use crate::parameters::{most_counted, parameters, waited_s};
 use crate::thresholds::SHORTEST_SPAN_S;
 
-/// The findings beside the judgement and its evidence.
+/// What is stated beside the outcome and what was observed.
 pub(crate) struct Found {
-    pub source: &'static str,
     pub flows: Vec<String>,
     pub place: Option<Place>,
     pub detail: Option<String>,
     pub parameters: BTreeMap<String, Quantity>,
     /// Share of the losses that the cause explains.
     pub explained: f64,
-    /// Facts that come before those of every judgement.
+    /// Facts that come before those of every outcome.
     pub facts: Vec<Fact>,
-    /// Causes with the reason that rules each out, the strongest first; they come before the judge's.
+    /// Causes with the reason that rules each out, the strongest first; they come before the outcome's.
     pub rivals: Vec<(Cause, Fact)>,
     /// Largest payload of a packet.
     pub mss_bytes: f64,
@@ -34,24 +33,23 @@ pub(crate) struct Found {
 
 impl Found {
     /// The findings of one capture on a group of flows.
-    pub fn new(cause: Cause, evidence: &Evidence, flows: Vec<String>, mss_bytes: f64) -> Self {
-        let second = (cause == Cause::Policer).then(|| dual_rate::dual_rate(evidence));
+    pub fn new(cause: Cause, seen: &Observation, flows: Vec<String>, mss_bytes: f64) -> Self {
+        let second = (cause == Cause::Policer).then(|| dual_rate::dual_rate(seen));
         let second = second.flatten();
         let two = second.as_ref().and_then(Second::clear);
-        let most = || most_counted(evidence);
+        let most = || most_counted(seen);
         Self {
-            source: "capture",
             flows,
             place: None,
             detail: None,
             parameters: match &second {
-                Some(Second::Clear(two)) => dual_rate::parameters(two, most(), waited_s(evidence)),
+                Some(Second::Clear(two)) => dual_rate::parameters(two, most(), waited_s(seen)),
                 Some(Second::Rival(two)) => {
-                    dual_rate::holding(parameters(cause, evidence), two, most())
+                    dual_rate::holding(parameters(cause, seen), two, most())
                 }
-                None => parameters(cause, evidence),
+                None => parameters(cause, seen),
             },
-            explained: two.map_or_else(|| explained(cause, evidence), |two| two.explained_share),
+            explained: two.map_or_else(|| explained(cause, seen), |two| two.explained_share),
             facts: two.map(dual_rate::fact).into_iter().collect(),
             rivals: Vec::new(),
             mss_bytes,
@@ -60,18 +58,18 @@ impl Found {
 }
 
 /// The verdict on a group of flows.
-pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) -> Verdict {
-    let cause = judgement.cause;
-    let totals = &evidence.totals;
+pub(crate) fn verdict(outcome: &Outcome, seen: &Observation, found: Found) -> Verdict {
+    let cause = outcome.cause;
+    let totals = &seen.totals;
     let delivered = totals.payload_bytes as f64
         * (1.0 - totals.lost as f64 / totals.data_packets.max(1) as f64);
     // without a duration there is no rate
     let goodput_bps =
         (totals.loaded_s >= SHORTEST_SPAN_S).then(|| delivered * 8.0 / totals.loaded_s);
     let throughput_lost = goodput_bps.and_then(|bps| throughput_lost(cause, &found, bps));
-    let mut facts = vec![facts::headline(cause, evidence)];
+    let mut facts = vec![facts::headline(cause, seen)];
     facts.extend(found.facts);
-    facts.extend(facts::evidence_for(cause, evidence));
+    facts.extend(facts::evidence_for(cause, seen));
     facts.push(fact!(
         "path",
         base_rtt_s = totals.whole_rtt_s,
@@ -83,138 +81,36 @@ pub(crate) fn verdict(judgement: &Judgement, evidence: &Evidence, found: Found) 
     let reasons = found
         .rivals
         .into_iter()
-        .chain(judgement.against.iter().cloned());
-    for (other, why) in reasons.chain(facts::against(cause, evidence)) {
+        .chain(outcome.against.iter().cloned());
+    for (other, why) in reasons.chain(facts::against(cause, seen)) {
         if other != cause && !rivals.iter().any(|(known, _)| *known == other) {
             rivals.push((other, why));
         }
     }
-    let subject = Subject {
+    Verdict {
         flows: found.flows,
-        ..Subject::default()
-    };
-    let blank = Finding::new(found.source, subject, found.place, cause);
-    let own = Finding {
-        detail: found.detail,
-        nats: nats_of(judgement),
         lost: totals.lost,
         explained: share(found.explained),
-        limited_share: share(limited_share(cause, evidence)),
-        quantities: found
+        limited_share: share(limited_share(cause, seen)),
+        parameters: found
             .parameters
             .into_iter()
             .filter_map(|(name, quantity)| Some((name, quantity.finite()?)))
             .collect(),
+        place: found.place,
+        family: found.detail.clone().filter(|_| cause == Cause::Aqm),
+        detail: found.detail,
         facts,
-        ..blank.clone()
-    };
-    let (verdict, ruled_out) = reduced(own, &blank, &rivals, judgement);
-    let named = rivals.iter().map(|(cause, _)| *cause);
-    let against = named.filter_map(|cause| {
-        let other = ruled_out.iter().find(|other| other.cause == cause)?;
-        Some(Against {
-            cause: cause.name().to_owned(),
-            fact: other.veto.clone()?,
-        })
-    });
-    let against = against.collect();
-    Verdict {
-        against,
+        against: rivals
+            .into_iter()
+            .map(|(cause, fact)| Against { cause, fact })
+            .collect(),
         throughput_lost,
-        ..Verdict::of(verdict)
+        ..Verdict::new(cause, outcome.confidence)
     }
 }
 
-impl Verdict {
-    /// The reducer's verdict in the form of the document.
-    pub(crate) fn of(verdict: whydrop_verdict::Verdict) -> Self {
-        Self {
-            cause: verdict.cause.name().to_owned(),
-            confidence: (verdict.confidence * 1000.0).round() / 1000.0,
-            flows: verdict.subject.flows,
-            lost: verdict.lost,
-            explained: verdict.explained,
-            limited_share: verdict.limited_share,
-            parameters: verdict.quantities,
-            byte_basis: None,
-            place: verdict.place,
-            family: verdict
-                .detail
-                .clone()
-                .filter(|_| verdict.cause == Cause::Aqm),
-            detail: verdict.detail,
-            models: Vec::new(),
-            facts: verdict.facts,
-            against: Vec::new(),
-            throughput_lost: None,
-        }
-    }
-}
-
-/// The causes of loss among which the confidence is shared.
-const CAUSES_OF_LOSS: [Cause; 5] = [
-    Cause::Policer,
-    Cause::ShallowQueue,
-    Cause::DeepQueue,
-    Cause::Aqm,
-    Cause::RandomLoss,
-];
-
-/// The verdict on the judgement and on the causes that it rules out, and the causes that lost. The confidence
-/// that an undecided judge leaves is shared equally by the causes that are not ruled out.
-fn reduced(
-    own: Finding,
-    blank: &Finding,
-    rivals: &[(Cause, Fact)],
-    judgement: &Judgement,
-) -> (whydrop_verdict::Verdict, Vec<whydrop_verdict::Against>) {
-    let mut findings = Vec::with_capacity(rivals.len() + CAUSES_OF_LOSS.len() + 1);
-    findings.extend(rivals.iter().map(|(cause, why)| Finding {
-        cause: *cause,
-        veto: Some(why.clone()),
-        ..blank.clone()
-    }));
-    let ruled_out = |cause: &&Cause| !rivals.iter().any(|(other, _)| other == *cause);
-    let behind = judgement
-        .behind
-        .iter()
-        .filter(|(cause, _)| *cause != own.cause && ruled_out(&cause));
-    findings.extend(behind.map(|(cause, nats)| Finding {
-        cause: *cause,
-        nats: own.nats - nats,
-        ..blank.clone()
-    }));
-    let confidence = judgement.confidence;
-    if own.cause == Cause::Unknown && judgement.behind.is_empty() && confidence < 1.0 {
-        let open: Vec<&Cause> = CAUSES_OF_LOSS.iter().filter(ruled_out).collect();
-        let each = (1.0 - confidence) / open.len().max(1) as f64;
-        findings.extend(open.into_iter().map(|cause| Finding {
-            cause: *cause,
-            nats: own.nats + (each / confidence).ln(),
-            ..blank.clone()
-        }));
-    }
-    let cause = own.cause;
-    findings.push(own);
-    let mut verdicts = reduce(findings).expect("findings of finite numbers");
-    let ruled_out = verdicts.iter().flat_map(|verdict| verdict.against.clone());
-    let ruled_out = ruled_out.collect();
-    // packets missing from the record compete separately
-    let place = verdicts.iter().position(|verdict| verdict.cause == cause);
-    (verdicts.swap_remove(place.unwrap_or(0)), ruled_out)
-}
-
-/// Log-likelihood of the cause against the background that yields its confidence, given the causes behind it,
-/// nats.
-fn nats_of(judgement: &Judgement) -> f64 {
-    let beside: f64 = judgement.behind.iter().map(|(_, nats)| (-nats).exp()).sum();
-    match judgement.cause {
-        Cause::Unknown if !judgement.behind.is_empty() => 0.0,
-        _ => log_odds(judgement.confidence / (1.0 - judgement.confidence * beside).max(0.5)),
-    }
-}
-
-/// A share in the range that a finding accepts.
+/// A share between 0 and 1.
 fn share(share: f64) -> f64 {
     if share.is_finite() {
         share.clamp(0.0, 1.0)
@@ -224,15 +120,15 @@ fn share(share: f64) -> f64 {
 }
 
 /// Share of the losses that the cause explains.
-pub(crate) fn explained(cause: Cause, evidence: &Evidence) -> f64 {
-    if evidence.totals.lost == 0 {
+pub(crate) fn explained(cause: Cause, seen: &Observation) -> f64 {
+    if seen.totals.lost == 0 {
         return if cause == Cause::Unknown { 0.0 } else { 1.0 };
     }
-    let by_bucket = evidence.bucket.as_ref().map_or(0.0, |fit| {
+    let by_bucket = seen.bucket.as_ref().map_or(0.0, |fit| {
         f64::from(fit.agreement.expected_losses())
             / f64::from(fit.agreement.lost.iter().sum::<u32>().max(1))
     });
-    let by_delay = evidence
+    let by_delay = seen
         .at_loss
         .as_ref()
         .map_or(0.0, |at_loss| at_loss.share_delayed);
@@ -240,13 +136,13 @@ pub(crate) fn explained(cause: Cause, evidence: &Evidence) -> f64 {
         Cause::Policer => by_bucket,
         Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm => by_delay,
         Cause::RandomLoss => 1.0,
-        Cause::Outage => share_in_silence(evidence),
+        Cause::Outage => share_in_silence(seen),
         _ => 0.0,
     }
 }
 
-fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
-    let totals = &evidence.totals;
+fn limited_share(cause: Cause, seen: &Observation) -> f64 {
+    let totals = &seen.totals;
     let time = (totals.busy_s + totals.idle_s).max(1e-9);
     let share = match cause {
         Cause::ReceiverWindow => {
@@ -262,7 +158,7 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
             }
         }
         Cause::None | Cause::Unknown | Cause::CaptureLoss => 0.0,
-        Cause::RandomLoss => limited_by_loss(evidence).unwrap_or(totals.busy_s / time),
+        Cause::RandomLoss => limited_by_loss(seen).unwrap_or(totals.busy_s / time),
         _ => totals.busy_s / time,
     };
     share.clamp(0.0, 1.0)
@@ -271,8 +167,8 @@ fn limited_share(cause: Cause, evidence: &Evidence) -> f64 {
 /// The share of the time in which the sender repaired losses, or had a congestion window reduced by them, but
 /// no longer than a link behind it was idle: while the link is busy, its rate is the limit. `None` if the
 /// account of the time is unknown.
-fn limited_by_loss(evidence: &Evidence) -> Option<f64> {
-    let times_s = &evidence.totals.limited_s;
+fn limited_by_loss(seen: &Observation) -> Option<f64> {
+    let times_s = &seen.totals.limited_s;
     let all_s: f64 = times_s.iter().sum();
     let by_loss = [
         Limiter::LossRecovery,
@@ -283,7 +179,7 @@ fn limited_by_loss(evidence: &Evidence) -> Option<f64> {
         .map(|limiter| times_s[limiter as usize])
         .iter()
         .sum();
-    let idle_share = evidence.link_busy().map_or(1.0, |link| 1.0 - link.share);
+    let idle_share = seen.link_busy().map_or(1.0, |link| 1.0 - link.share);
     (all_s > 0.0).then(|| (by_loss_s / all_s).min(idle_share))
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use whydrop_tcp::Flow;
 
-use crate::group::FlowRef;
 use crate::limits;
+use crate::observe::group::FlowRef;
 use crate::ranked::Ranked;
 
 /// Waiting time of each flow, by name.
@@ -60,9 +60,9 @@ mod tests {
     use whydrop_verdict::Cause;
 
     use super::*;
-    use crate::judge::Judgement;
+    use crate::cause::Outcome;
+    use crate::observe::totals::Totals;
     use crate::testing::{MS, delivered, flow, group};
-    use crate::totals::Totals;
     use crate::verdict::{Found, verdict};
 
     /// In one of its two seconds the sender had nothing to send.
@@ -91,10 +91,10 @@ mod tests {
     fn additional_waiting_times_are_part_of_the_time() {
         let flows = [half_idle()];
         let group = group(&flows);
-        let evidence = crate::evidence::measure(&group);
-        let judgement = Judgement::new(Cause::Sender, 0.9);
-        let found = Found::new(Cause::Sender, &evidence, group.names(), group.mss_bytes());
-        let limited = Ranked::new(verdict(&judgement, &evidence, found), &Totals::default());
+        let seen = crate::vantage::observe_group(&group);
+        let outcome = Outcome::new(Cause::Sender, 0.9);
+        let found = Found::new(Cause::Sender, &seen, group.names(), group.mss_bytes());
+        let limited = Ranked::new(verdict(&outcome, &seen, found), &Totals::default());
         let mut verdicts = [limited];
         let limited = |verdicts: &[Ranked; 1]| verdicts[0].verdict.limited_share;
         assert!((limited(&verdicts) - 0.5).abs() < 1e-9);

@@ -52,5 +52,5 @@ pub use profile::Interval;
 pub use releases::rate_cut_off;
 pub use rows::{Row, Rows};
 pub use sparse_waits::{Filled, fill_waits};
-pub use trace::{Observation, Seen, Trace, unseen_at_start};
+pub use trace::{Seen, Trace, TracePacket, unseen_at_start};
 pub use virtual_queue::Agreement;

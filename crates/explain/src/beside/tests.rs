@@ -113,7 +113,11 @@ impl Talk {
         let of = |ranked: Ranked| {
             let verdict = ranked.verdict;
             let code = verdict.facts[0].code.to_string();
-            (verdict.cause, verdict.detail.unwrap_or_default(), code)
+            (
+                verdict.cause.name().to_owned(),
+                verdict.detail.unwrap_or_default(),
+                code,
+            )
         };
         found.into_iter().map(of).collect()
     }

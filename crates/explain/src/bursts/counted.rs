@@ -6,13 +6,13 @@
 //! contents at once, then packets at its rate, and nothing arrives afterwards. A host that stalls for a while
 //! changes neither.
 
-use whydrop_verdict::Quantity;
+use whydrop_verdict::{Cause, Quantity};
 
 use super::limit::{FEWEST_INSIDE, Full, of_sizes};
 use super::trains::basis_of_rates;
 use super::{Bucket, Bursts, Limit};
 use crate::document::Verdict;
-use crate::hop::ByteBasis;
+use crate::observe::ByteBasis;
 use crate::parameters::CLOCK_ERROR;
 
 /// One train.
@@ -231,26 +231,13 @@ fn times(one: Quantity, factor: f64) -> Quantity {
 /// A policer if the large packets show one; otherwise an unknown cause.
 fn verdict(policer: Option<&Measured>, basis: Option<ByteBasis>, lost: u64) -> Verdict {
     let mut found = Verdict {
-        cause: "unknown".to_owned(),
-        confidence: 0.5,
-        flows: Vec::new(),
         lost,
-        explained: 0.0,
-        limited_share: 0.0,
-        parameters: Default::default(),
-        byte_basis: None,
-        place: None,
-        detail: None,
-        family: None,
-        models: Vec::new(),
-        facts: Vec::new(),
-        against: Vec::new(),
-        throughput_lost: None,
+        ..Verdict::new(Cause::Unknown, 0.5)
     };
     if let Some(policer) = policer {
         let counted = f64::from(policer.ip_bytes + basis.map_or(0, ByteBasis::overhead_bytes));
         let rate_bps = times(policer.rate_bps(), counted / f64::from(policer.ip_bytes));
-        found.cause = "policer".to_owned();
+        found.cause = Cause::Policer;
         found.confidence = 0.9;
         found.explained = 1.0;
         found.byte_basis = basis.map(|basis| basis.name().to_owned());

@@ -6,7 +6,7 @@ use whydrop_verdict::Quantity;
 
 use super::Limit;
 use super::trains::{Train, gap_deviation, sizes};
-use crate::hop::ByteBasis;
+use crate::observe::ByteBasis;
 
 /// Number of packets that lost packets of one size found queued.
 pub(super) struct Full {

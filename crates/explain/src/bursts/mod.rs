@@ -28,9 +28,11 @@ use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Contents, Passage, Passages, contents};
 use whydrop_verdict::{Cause, Place, PlaceKind, Quantity};
 
+use crate::cause::judge;
 use crate::document::Verdict;
-use crate::hop::{ByteBasis, Hop, HopInput, hop_verdict, judge_hop, measure_hop};
-use crate::totals::Totals;
+use crate::hop::hop_verdict;
+use crate::observe::totals::Totals;
+use crate::observe::{ByteBasis, HopInput, Observation, laws_of_hop, measure_hop};
 pub use bucket::Bucket;
 use bucket::bucket;
 pub use counted::{CountedTrain, explain_counted_trains};
@@ -105,7 +107,7 @@ const LEAST_QUEUE_PACKETS: f64 = 5.0;
 pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let passages = passages(packets)?;
     let trains = trains(packets);
-    let hop = measure_hop(HopInput {
+    let mut seen = measure_hop(HopInput {
         totals: totals(&passages),
         passages: passages.clone(),
         offloaded: false,
@@ -119,30 +121,30 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let inside = contents(&passages, 0.0);
     let most = |of: fn(&Contents) -> f64| inside.iter().map(of).fold(0.0, f64::max);
     let most_packets = most(|contents| contents.packets);
+    let hop = seen.exact.as_ref()?;
+    let marked = hop.marked;
     let unseen_share = hop
         .departures
         .map_or(0.0, |departures| departures.unseen_share);
-    let arrival_rate = drain_rate(&trains, &hop);
-    let basis = byte_basis(&trains, &hop);
-    let seen = Inside {
+    let arrival_rate = drain_rate(&trains, hop);
+    let basis = byte_basis(&trains, hop);
+    let in_hop = Inside {
         passages: &passages,
         contents: &inside,
         unseen_share,
     };
-    let met = limit(&seen, &trains, arrival_rate, basis);
-    let verdict = (passages.lost > 0).then(|| verdict(&hop));
+    let met = limit(&in_hop, &trains, arrival_rate, basis);
+    let verdict = (passages.lost > 0).then(|| verdict(&mut seen));
     // losses that found it full prove a queue, however short
-    let overflowed = verdict.as_ref().is_some_and(|verdict| {
-        [Cause::ShallowQueue, Cause::DeepQueue]
-            .map(Cause::name)
-            .contains(&verdict.cause.as_str())
-    });
+    let overflowed = verdict
+        .as_ref()
+        .is_some_and(|verdict| matches!(verdict.cause, Cause::ShallowQueue | Cause::DeepQueue));
     let is_queue = most_packets >= LEAST_QUEUE_PACKETS || met.limit.is_some() || overflowed;
     let drain_rate_bps = arrival_rate.filter(|_| is_queue || unseen_share > 0.0);
     Some(Bursts {
         packets: passages.len(),
         lost: passages.lost,
-        marked: hop.marked,
+        marked,
         line_rate_bps: line_rate_bps(&trains),
         arrival_rate_bps: arrival_rate.map(|rate| rate.value),
         burst_bytes: drain_rate_bps.and_then(|rate| bucket_bytes(&trains, rate.value)),
@@ -159,10 +161,11 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     })
 }
 
-fn verdict(hop: &Hop) -> Verdict {
+fn verdict(seen: &mut Observation) -> Verdict {
     let place = Place::of(PlaceKind::Between, &[1, 2]);
-    let largest = f64::from(hop.evidence.group_trace.trace.largest_bytes);
-    hop_verdict(&judge_hop(hop), hop, place, Vec::new(), largest, Vec::new()).0
+    let largest = f64::from(seen.group_trace.trace.largest_bytes);
+    let outcome = judge(seen, |seen| seen.exact.as_ref().map(laws_of_hop));
+    hop_verdict(&outcome, seen, place, Vec::new(), largest, Vec::new()).0
 }
 
 /// The packets in the hop. The transit time of the idle path is that of the fastest packet of each lot and

@@ -32,7 +32,7 @@ fn through(hop: &mut impl PathElement, packets: u32) -> Bursts {
 }
 
 fn cause(bursts: &Bursts) -> &str {
-    &bursts.verdict.as_ref().unwrap().cause
+    bursts.verdict.as_ref().unwrap().cause.name()
 }
 
 fn parameter(bursts: &Bursts, name: &str) -> Option<f64> {

@@ -5,7 +5,7 @@ use whydrop_verdict::Quantity;
 
 use super::BurstPacket;
 use super::bucket::Broken;
-use crate::hop::{ByteBasis, Hop};
+use crate::observe::{ByteBasis, Exact};
 use crate::parameters::CLOCK_ERROR;
 
 /// Variation of the times between back-to-back arrivals: `share` of them vary by less, in service times of a
@@ -176,7 +176,7 @@ const LEAST_DEVIATION: f64 = 0.05;
 /// The rate at which long trains of the largest packets arrived that were sent faster. If the hop serves
 /// other traffic too, the rate of a train is only its share, and the time between single departures is more
 /// informative.
-pub(super) fn drain_rate(trains: &[Train], hop: &Hop) -> Option<Quantity> {
+pub(super) fn drain_rate(trains: &[Train], hop: &Exact) -> Option<Quantity> {
     let departures = hop.departures.as_ref();
     if let Some(shared) = departures.filter(|departures| departures.unseen_share > 0.0) {
         return Some(Quantity {
@@ -254,7 +254,7 @@ fn rate_of_size(trains: &[Train], ip_bytes: u32) -> Option<Quantity> {
 }
 
 /// The bytes that the hop counts for each packet, if trains of two sizes were slowed.
-pub(super) fn byte_basis(trains: &[Train], hop: &Hop) -> Option<ByteBasis> {
+pub(super) fn byte_basis(trains: &[Train], hop: &Exact) -> Option<ByteBasis> {
     let sizes = sizes(&hop.passages);
     let (small, large) = (*sizes.first()?, *sizes.last()?);
     let [slow, fast] = [small, large].map(|size| rate_of_size(trains, size));

@@ -12,7 +12,7 @@ use whydrop_tcp::{Endpoint, Flow, SegmentFlags, Tracked, Vantage};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use super::Condition;
-use crate::group::Group;
+use crate::observe::group::Group;
 
 /// Correct segments that show that checksums are computed before the capture.
 const MANY: u64 = 10;

@@ -12,7 +12,7 @@ use whydrop_verdict::{Cause, Value, fact};
 
 use super::Condition;
 use super::options::is_mangled;
-use crate::group::Group;
+use crate::observe::group::Group;
 
 /// Fewer copies may have any origin.
 const SEVERAL: u64 = 3;

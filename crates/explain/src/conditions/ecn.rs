@@ -10,7 +10,7 @@ use whydrop_tcp::{Ecn, Flow, Kind, Tracked, Vantage};
 use whydrop_verdict::{Cause, Fact, Value, fact};
 
 use super::{Condition, seconds};
-use crate::group::Group;
+use crate::observe::group::Group;
 
 /// Marks that a receiver must have reported; SYNs that are not lost by chance.
 const SEVERAL: u64 = 3;

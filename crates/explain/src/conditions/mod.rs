@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 
 use whydrop_capture::Summary;
 use whydrop_tcp::{Flow, Segment, Tracked};
-use whydrop_verdict::{Cause, Fact, Finding, Quantity, Subject, fact, log_odds, reduce};
+use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use crate::document::Verdict;
-use crate::evidence::Evidence;
-use crate::group::Group;
+use crate::observe::Observation;
+use crate::observe::group::Group;
+use crate::observe::totals::Totals;
 use crate::ranked::Ranked;
-use crate::totals::Totals;
 
 /// Confidence in a fact that the capture holds.
 const SURE: f64 = 0.95;
@@ -62,22 +62,17 @@ impl Condition {
     /// The condition as a verdict on flows that were active for `active_s` and carried `payload_bytes`.
     pub(crate) fn ranked(self, active_s: f64, payload_bytes: u64) -> Ranked {
         let cause = self.cause();
-        let subject = Subject {
-            flows: self.flows,
-            ..Subject::default()
-        };
         let limited_share = (self.limited_s / active_s.max(1e-9)).clamp(0.0, 1.0);
-        let finding = Finding {
-            detail: self.detail.map(str::to_owned),
-            nats: log_odds(self.confidence),
+        let verdict = Verdict {
+            flows: self.flows,
             lost: self.lost,
             explained: f64::from(u8::from(cause != Cause::Unknown)),
             limited_share,
-            quantities: self.quantities,
+            parameters: self.quantities,
+            detail: self.detail.map(str::to_owned),
             facts: self.facts,
-            ..Finding::new("capture", subject, None, cause)
+            ..Verdict::new(cause, self.confidence)
         };
-        let mut verdicts = reduce(vec![finding]).expect("a finding of finite numbers");
         Ranked {
             payload_bytes,
             limited_s: self.limited_s,
@@ -86,7 +81,7 @@ impl Condition {
             doubtful: false,
             few: false,
             lacks_most: false,
-            verdict: Verdict::of(verdicts.swap_remove(0)),
+            verdict,
             model: None,
         }
     }
@@ -108,8 +103,8 @@ pub(crate) struct Conditions {
 const WITHOUT_A_CAUSE: &[Cause] = &[Cause::Unknown, Cause::RandomLoss, Cause::Outage];
 
 /// The conditions of a group of flows, the load of which was judged `judged`.
-pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Conditions {
-    let totals = &evidence.totals;
+pub(crate) fn of_group(group: &Group, seen: &Observation, judged: Cause) -> Conditions {
+    let totals = &seen.totals;
     let too_large = mtu::find(group);
     let outages = outage::find(group, &too_large);
     let damaged = checksum::find(group);
@@ -132,7 +127,7 @@ pub(crate) fn of_group(group: &Group, evidence: &Evidence, judged: Cause) -> Con
         // one outage is one verdict: the one with its packets
         stands_in = Some((WITHOUT_A_CAUSE, Cause::Outage, outage.confidence));
     }
-    if let Some(scaling) = options::window_scaling(group, evidence, judged) {
+    if let Some(scaling) = options::window_scaling(group, seen, judged) {
         if totals.lost == 0 {
             let causes: &[Cause] = &[Cause::ReceiverWindow];
             stands_in = Some((causes, scaling.cause(), scaling.confidence));

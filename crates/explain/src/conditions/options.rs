@@ -4,8 +4,8 @@ use whydrop_tcp::{Endpoint, Flow, Offer};
 use whydrop_verdict::{Cause, Fact, Value, fact};
 
 use super::Condition;
-use crate::evidence::Evidence;
-use crate::group::Group;
+use crate::observe::Observation;
+use crate::observe::group::Group;
 
 /// Selective acknowledgments, or repairs without them, that are no accident.
 const SEVERAL: u64 = 3;
@@ -26,7 +26,7 @@ const UNUSED_SEGMENTS: u32 = 2;
 /// the snapshot length cut the options off, or a SYN was not captured.
 pub(super) fn window_scaling(
     group: &Group,
-    evidence: &Evidence,
+    seen: &Observation,
     judged: Cause,
 ) -> Option<Condition> {
     let flows = || group.flows.iter().map(|flow| flow.flow);
@@ -35,7 +35,7 @@ pub(super) fn window_scaling(
         let [_, receivers] = flow.offers.map(Option::unwrap_or_default);
         let mut found = scaling(group, |flow| misread_shift(flow).is_some());
         found.detail = Some("misread");
-        found.limited_s = evidence.totals.busy_s;
+        found.limited_s = seen.totals.busy_s;
         found.facts = vec![
             fact!("window-misread", shift = u64::from(shift)),
             Fact {
@@ -55,7 +55,7 @@ pub(super) fn window_scaling(
     }
     let mut found = scaling(group, is_capped);
     found.detail = Some("missing");
-    found.limited_s = evidence.totals.window_limited_s();
+    found.limited_s = seen.totals.window_limited_s();
     let without = Value::Text(unscaled_side(flow).to_string().into());
     found.facts = vec![
         fact!("window-unscaled").with("side", without.clone()),
@@ -69,7 +69,7 @@ pub(super) fn window_scaling(
             ..fact!(
                 "window-capped",
                 window_bytes = u64::from(flow.largest_window),
-                window_share = evidence.totals.window_share()
+                window_share = seen.totals.window_share()
             )
             .with("side", without)
         },

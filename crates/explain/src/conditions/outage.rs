@@ -15,7 +15,7 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 
 use super::mtu::TooLarge;
 use super::{CHANCE_NATS, Condition, seconds};
-use crate::group::Group;
+use crate::observe::group::Group;
 
 /// Two transmissions without an answer may be one long delay.
 const FEWEST_TRIALS: usize = 3;

@@ -6,19 +6,19 @@ use whydrop_tcp::{Ecn, Fate, Flow, Offer, SackCounters, Segment, Silence, Vantag
 use whydrop_verdict::Cause;
 
 use super::*;
-use crate::evidence::measure;
 use crate::testing::{MS, delivered, flow, group, lost};
+use crate::vantage::observe_group;
 
 pub(super) fn conditions(flow: &Flow) -> Conditions {
     let flows = [flow.clone()];
     let group = group(&flows);
-    let evidence = measure(&group);
-    let judged = if evidence.totals.lost > 0 {
+    let seen = observe_group(&group);
+    let judged = if seen.totals.lost > 0 {
         Cause::Unknown
     } else {
         Cause::ReceiverWindow
     };
-    of_group(&group, &evidence, judged)
+    of_group(&group, &seen, judged)
 }
 
 /// Cause, detail and losses of each.
@@ -104,7 +104,7 @@ fn deliveries_of_other_flows_to_the_host_exclude_an_outage() {
     let other = |at_ms: i64| [silent.clone(), flow(1, vec![delivered(at_ms * MS, 20)])];
     let found = |flows: &[Flow]| {
         let group = group(flows);
-        of_group(&group, &measure(&group), Cause::Unknown)
+        of_group(&group, &observe_group(&group), Cause::Unknown)
             .found
             .len()
     };

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use whydrop_path::fit::passage::BacklogAtLosses;
 use whydrop_path::fit::{BucketFit, Interval, burst_bytes_at};
 
-use super::buckets::TwoBuckets;
-use super::byte_basis::ByteBasis;
-use super::judge::HopJudgement;
-use super::measure::{Hop, MOST_NOISE_S};
+use super::Hop;
+use crate::cause::aqm::Family;
+use crate::observe::{ByteBasis, MOST_NOISE_S, TwoBuckets};
 use crate::parameters::{
     CLOCK_ERROR, WIRE_OVERHEAD_BYTES, nominal, parameters as parameters_of_evidence, widened,
 };
@@ -17,7 +16,8 @@ use whydrop_verdict::{Cause, Quantity};
 
 /// Parameters by their names in the JSON contract, and the byte basis if known.
 pub fn hop_parameters(
-    judged: &HopJudgement,
+    cause: Cause,
+    family: Option<&Family>,
     hop: &Hop,
 ) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     if let Some(thinning) = &hop.thinning {
@@ -25,20 +25,18 @@ pub fn hop_parameters(
         let rate = scale.apply_to_rate(thinning.rate_bps);
         return (BTreeMap::from([("drain_rate_bps".to_owned(), rate)]), None);
     }
-    match judged.judgement.cause {
+    match cause {
         Cause::Policer => policer(hop),
         Cause::ShallowQueue | Cause::DeepQueue => queue(hop),
         Cause::Shaper => shaper(hop),
         Cause::Aqm => {
             let basis = hop.drain_basis();
-            let mut parameters = judged
-                .family
-                .map_or_else(BTreeMap::new, |family| family.parameters());
+            let mut parameters = family.map_or_else(BTreeMap::new, Family::parameters);
             parameters
                 .extend(drain_rate(hop, basis).map(|rate| ("drain_rate_bps".to_owned(), rate)));
             (parameters, basis)
         }
-        cause => (parameters_of_evidence(cause, &hop.evidence), None),
+        cause => (parameters_of_evidence(cause, hop.seen), None),
     }
 }
 
@@ -101,7 +99,7 @@ fn policer(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
 /// If packets left in super-segments, the rate of their line is known only to some per cent: one more or one
 /// fewer packet of each may have passed before the first drop.
 fn within_a_packet(fit: BucketFit, hop: &Hop) -> Interval {
-    match hop.evidence.line_rate_bps {
+    match hop.seen.line_rate_bps {
         Some(_) => widened(fit.limit_bytes, fit.packet_bytes),
         None => fit.limit_bytes,
     }
@@ -183,10 +181,7 @@ fn drain_rate(hop: &Hop, basis: Option<ByteBasis>) -> Option<Quantity> {
 fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
     let Some(rate) = drain_rate(hop, basis) else {
-        return (
-            parameters_of_evidence(Cause::DeepQueue, &hop.evidence),
-            None,
-        );
+        return (parameters_of_evidence(Cause::DeepQueue, hop.seen), None);
     };
     let mut parameters = BTreeMap::from([("drain_rate_bps".to_owned(), rate)]);
     // packets that captures lack were in the queue as well
@@ -217,7 +212,7 @@ fn queue(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
                 // a packet in service may count until it has left completely, and drains within the timestamp
                 // variation
                 let drained = rate.value / 8.0 * hop.noise_s.min(MOST_NOISE_S);
-                let packet_bytes = f64::from(hop.evidence.group_trace.trace.largest_bytes);
+                let packet_bytes = f64::from(hop.seen.group_trace.trace.largest_bytes);
                 let seen = LimitSeen {
                     backlog,
                     packet_bytes,
@@ -271,7 +266,7 @@ impl LimitSeen<'_> {
 /// If other traffic shares the queue, the queue holds more than the captured packets: its contents at a drop
 /// follow from the delay just before, at the rate at which it drains.
 fn limits_by_wait(hop: &Hop, rate: Quantity) -> Vec<(String, Quantity)> {
-    let Some(at_loss) = &hop.evidence.at_loss else {
+    let Some(at_loss) = &hop.seen.at_loss else {
         return Vec::new();
     };
     let packet_bytes = hop.packet_bytes();
@@ -299,7 +294,7 @@ const ALIKE_RATES: f64 = 0.02;
 /// True if packets are released several at a time, at the line's rate or on a tick: then the times between
 /// departures do not show the rate, but the delays do.
 fn releases_in_ticks(hop: &Hop) -> bool {
-    let (Some(drain), Some(departures)) = (&hop.evidence.drain, &hop.departures) else {
+    let (Some(drain), Some(departures)) = (&hop.seen.drain, &hop.departures) else {
         return false;
     };
     let apart = (departures.rate_bps.value / drain.rate_bps).ln().abs();
@@ -314,7 +309,7 @@ fn raise_by_missed(rate: &mut Quantity, missed_share: f64) {
 
 fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     let basis = hop.drain_basis();
-    let mut parameters = parameters_of_evidence(Cause::Shaper, &hop.evidence);
+    let mut parameters = parameters_of_evidence(Cause::Shaper, hop.seen);
     let Some(rate) = drain_rate(hop, basis).filter(|_| !releases_in_ticks(hop)) else {
         if let Some(rate) = parameters.get_mut("rate_bps") {
             raise_by_missed(rate, hop.missed_share);
@@ -324,7 +319,7 @@ fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
     // given a rate from departures, the delays show the bytes that passed before queueing began, to within
     // the error of the rate over the longest delay, and one packet
     let departures = hop.departures.as_ref().expect("it gave the rate");
-    let trace = &hop.evidence.group_trace.trace;
+    let trace = &hop.seen.group_trace.trace;
     let value = burst_bytes_at(trace, departures.rate_bps.value);
     let at = |rate: Option<f64>| rate.map_or(value, |rate| burst_bytes_at(trace, rate));
     let ends = [at(departures.rate_bps.low), at(departures.rate_bps.high)];
@@ -343,7 +338,7 @@ fn shaper(hop: &Hop) -> (BTreeMap<String, Quantity>, Option<ByteBasis>) {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::{Observation, Seen, Trace, fit_bucket};
+    use whydrop_path::fit::{Seen, Trace, TracePacket, fit_bucket};
     use whydrop_path::{Arrival, Policer, replay};
 
     use super::*;
@@ -396,7 +391,7 @@ mod tests {
             })
             .collect();
         let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
-        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| Observation {
+        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: match outcome.is_dropped() {

@@ -4,13 +4,14 @@ use whydrop_path::fit::BucketFit;
 use whydrop_path::{ElementSpec, InService};
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
-use super::judge::HopJudgement;
-use super::management::facts_of;
-use super::measure::Hop;
+use super::Hop;
 use super::models::{Replay, replay_over};
 use super::parameters::{dropping_bucket, hop_parameters};
+use crate::cause::Outcome;
+use crate::cause::aqm::Family;
+use crate::cause::policer::beside_queue;
 use crate::document::{ModelInfo, Verdict};
-use crate::judge::Judgement;
+use crate::observe::Observation;
 use crate::verdict::{Found, explained, verdict};
 
 /// A replayed mechanism, and the evidence against it (none for the winner).
@@ -24,34 +25,44 @@ pub struct Replayed {
 /// The verdict on a hop, and the replays behind it: the winner, if any, then its rivals. `facts` are added to
 /// the verdict.
 pub fn hop_verdict(
-    judged: &HopJudgement,
-    hop: &Hop,
+    outcome: &Outcome,
+    seen: &Observation,
     place: Place,
     flows: Vec<String>,
     mss_bytes: f64,
     facts: Vec<Fact>,
 ) -> (Verdict, Vec<Replayed>) {
-    let cause = judged.judgement.cause;
-    let (parameters, basis) = hop_parameters(judged, hop);
+    let cause = outcome.cause;
+    let Some(exact) = &seen.exact else {
+        let found = Found {
+            place: Some(place),
+            ..Found::new(cause, seen, flows, mss_bytes)
+        };
+        return (verdict(outcome, seen, found), Vec::new());
+    };
+    let hop = &Hop { seen, exact };
+    let family = Family::shown(seen).filter(|_| cause == Cause::Aqm);
+    let (parameters, basis) = hop_parameters(cause, family.as_ref(), hop);
     let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
     let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
-    let mut replays: Vec<Replayed> = winner(judged, hop, &value)
+    let mut replays: Vec<Replayed> = winner(cause, hop, &value)
         .map(|element| best_variant(hop, element.with_overhead(overhead), &value))
         .into_iter()
         .collect();
     replays.extend(rivals(cause, hop));
-    let mut evidence = vec![where_lost(hop)];
+    let mut evidence: Vec<Fact> = vec![where_lost(hop)];
     evidence.extend(goodness(replays.first()));
-    evidence.extend(describe(judged, hop));
-    let judgement = Judgement {
-        confidence: judged.judgement.confidence.max(borne_out(replays.first())),
-        ..judged.judgement.clone()
+    evidence.extend(describe(cause, family.as_ref(), hop));
+    let mut outcome = Outcome {
+        confidence: outcome.confidence.max(borne_out(replays.first())),
+        ..outcome.clone()
     };
+    let is_other = |(other, _): &(Cause, Fact)| *other != Cause::Policer;
+    outcome.against.sort_by_key(is_other);
     let found = Found {
-        source: "pair",
         flows,
         place: Some(place),
-        detail: judged.family.map(|family| family.name().to_owned()),
+        detail: family.map(|family| family.name().to_owned()),
         parameters,
         explained: match &hop.thinning {
             Some(thinning) => thinning.hits as f64 / thinning.lost.max(1) as f64,
@@ -61,7 +72,7 @@ pub fn hop_verdict(
         rivals: replays.iter().filter_map(ruled_out).collect(),
         mss_bytes,
     };
-    let mut verdict = verdict(&judgement, &hop.evidence, found);
+    let mut verdict = verdict(&outcome, seen, found);
     verdict.byte_basis = basis.map(|basis| basis.name().to_owned());
     verdict.models = replays.iter().map(model_info).collect();
     verdict.facts.extend(facts);
@@ -80,9 +91,9 @@ fn explained_between(cause: Cause, hop: &Hop) -> f64 {
                 .min(1.0)
         }
         (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(backlog)) => {
-            explained(cause, &hop.evidence).max(1.0 - backlog.found_empty)
+            explained(cause, hop.seen).max(1.0 - backlog.found_empty)
         }
-        _ => explained(cause, &hop.evidence),
+        _ => explained(cause, hop.seen),
     }
 }
 
@@ -121,9 +132,20 @@ fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
     ))
 }
 
-fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
+/// The facts that identify the family.
+fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
+    let isolates = family.isolates.then(|| {
+        fact!(
+            "overtook-other-flows",
+            between_flows = hop.overtaking.between_flows,
+            within_flows = hop.overtaking.within_flows
+        )
+    });
+    isolates.into_iter().chain(family.fact()).collect()
+}
+
+fn describe(cause: Cause, family: Option<&Family>, hop: &Hop) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let cause = judged.judgement.cause;
     if let Some(thinning) = &hop.thinning {
         facts.push(fact!(
             "acknowledgments-thinned",
@@ -165,10 +187,12 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
             unseen_share = departures.unseen_share
         ));
     }
-    if let Some(family) = &judged.family {
+    if let Some(family) = family {
         facts.extend(facts_of(family, hop));
     }
-    if judged.beside_queue
+    if cause == Cause::Policer
+        && !hop.drops_when_full()
+        && beside_queue(hop.seen, hop.exact).is_some()
         && let Some(departures) = &hop.departures
     {
         let code = match hop.behind_queue {
@@ -194,12 +218,8 @@ fn describe(judged: &HopJudgement, hop: &Hop) -> Vec<Fact> {
 }
 
 /// The model of the cause with its parameters, if it can be replayed.
-fn winner(
-    judged: &HopJudgement,
-    hop: &Hop,
-    value: &impl Fn(&str) -> Option<f64>,
-) -> Option<ElementSpec> {
-    match judged.judgement.cause {
+fn winner(cause: Cause, hop: &Hop, value: &impl Fn(&str) -> Option<f64>) -> Option<ElementSpec> {
+    match cause {
         // with a queue before it, a bucket receives packets at other times than they entered the hop
         Cause::Policer if hop.behind_queue.is_none() || hop.departures.is_none() => {
             let policer = ElementSpec::policer(value("rate_bps")?, value("burst_bytes")?);

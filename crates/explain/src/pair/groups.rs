@@ -11,8 +11,8 @@ use whydrop_tcp::Flow;
 use whydrop_verdict::{Place, PlaceKind};
 
 use super::timeline::Timeline;
-use crate::evidence::Evidence;
-use crate::group::{FlowRef, Group};
+use crate::observe::Observation;
+use crate::observe::group::{FlowRef, Group};
 
 /// Flows of one direction to one destination host, under the name at the upstream point.
 pub struct PairGroup<'a> {
@@ -167,10 +167,10 @@ impl PairGroup<'_> {
     /// fills. A packet that this capture lacks, and that its sender retransmitted for another reason, looks
     /// the same: the share is that of retransmitted packets of which the capture lacks the first copy. More
     /// gaps than that by chance are losses.
-    pub fn gaps_prove_losses(&self, pair: &Pair, evidence: &Evidence) -> bool {
+    pub fn gaps_prove_losses(&self, pair: &Pair, seen: &Observation) -> bool {
         let upstream = self.direction.upstream().unwrap_or(0);
-        let lost = evidence.totals.lost_before_capture;
-        let of_others = evidence.totals.retransmitted.saturating_sub(lost) as f64;
+        let lost = seen.totals.lost_before_capture;
+        let of_others = seen.totals.retransmitted.saturating_sub(lost) as f64;
         let missed_share = self.missed_share(pair)[upstream];
         let by_capture = of_others * missed_share / (1.0 - missed_share).max(1e-9);
         lost == 0 || lost as f64 > by_capture + SIGNIFICANT_DEVIATIONS * by_capture.sqrt()

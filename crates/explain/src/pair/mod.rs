@@ -29,7 +29,7 @@ use whydrop_pair::{Pair, PairError, PairOptions, read_pair};
 
 use crate::assemble::{capture_info, flow_infos, transfer_infos};
 use crate::document::{Document, SCHEMA};
-use crate::hop::Hop;
+use crate::observe::Observation;
 use crate::ranked::sort_verdicts;
 use crate::tables::Tables;
 use crate::{ExplainError, Explanation, Options, tabulate};
@@ -121,7 +121,7 @@ pub fn match_pair(paths: &[PathBuf], options: Options) -> Result<Explanation, Ex
 pub fn measure_pair(
     paths: &[PathBuf],
     options: Options,
-) -> Result<Vec<(String, Hop)>, ExplainError> {
+) -> Result<Vec<(String, Observation)>, ExplainError> {
     let [first, second] = paths else {
         return Err(ExplainError::Pair("give two captures".to_owned()));
     };

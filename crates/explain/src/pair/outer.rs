@@ -15,10 +15,10 @@ use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags};
 
 use super::groups::PairGroup;
 use super::timeline::Timeline;
-use crate::evidence::{Evidence, measure_trace};
-use crate::group::Group;
+use crate::observe::group::Group;
+use crate::observe::totals::{Totals, base_rtt_s, totals};
+use crate::observe::{Observation, measure_trace};
 use crate::thresholds::FEWEST_LOSSES;
-use crate::totals::{Totals, base_rtt_s, totals};
 
 /// True if either capture holds packets of the return direction.
 pub fn has_acknowledgments(pair: &Pair, group: &PairGroup) -> bool {
@@ -115,7 +115,7 @@ pub fn paused_share(flow: &Flow) -> Option<f64> {
 ///
 /// A packet that never reached the first point shows there as a gap that a retransmission filled; one lost
 /// beyond the second point was captured there and retransmitted.
-pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Evidence>; 2] {
+pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Observation>; 2] {
     let late = late_arrivals(pair, timeline, group);
     let inferred = |flags: SegmentFlags| flags.has(SegmentFlags::INFERRED);
     let before = evidence_of_part(&group.at_upstream, |segment| {
@@ -134,13 +134,13 @@ pub fn losses(pair: &Pair, timeline: &Timeline, group: &PairGroup) -> [Option<Ev
             (Fate::Delivered, _) => Some(Seen::Passed),
         }
     });
-    let mark_before = |mut evidence: Evidence| {
-        evidence.totals.lost_before_capture = evidence.totals.lost;
-        evidence.by_spacing()
+    let mark_before = |mut seen: Observation| {
+        seen.totals.lost_before_capture = seen.totals.lost;
+        seen.by_spacing()
     };
     // if overtaking causes most retransmissions, one or two others are no losses either
-    let counts = |evidence: &Evidence| {
-        evidence.totals.lost >= FEWEST_LOSSES || evidence.totals.lost * MOSTLY > late.len() as u64
+    let counts = |seen: &Observation| {
+        seen.totals.lost >= FEWEST_LOSSES || seen.totals.lost * MOSTLY > late.len() as u64
     };
     [before.map(mark_before), beyond.filter(counts)]
 }
@@ -170,7 +170,10 @@ pub fn seen_by_one(pair: &Pair, group: &PairGroup) -> usize {
     lost_ns.iter().filter(|ns| alone_ns.contains(ns)).count()
 }
 
-fn evidence_of_part(group: &Group, outcome: impl Fn(&Segment) -> Option<Seen>) -> Option<Evidence> {
+fn evidence_of_part(
+    group: &Group,
+    outcome: impl Fn(&Segment) -> Option<Seen>,
+) -> Option<Observation> {
     let segments = group.flows.iter().flat_map(|flow| &flow.flow.segments);
     let lost = segments
         .filter(|segment| outcome(segment) == Some(Seen::Lost))
@@ -184,7 +187,10 @@ fn evidence_of_part(group: &Group, outcome: impl Fn(&Segment) -> Option<Seen>) -
         lost_before_capture: 0,
         ..totals(group)
     };
-    Some(measure_trace(trace, None, counted, base_rtt_s(group)))
+    Some(Observation {
+        outside: true,
+        ..measure_trace(trace, None, counted, base_rtt_s(group))
+    })
 }
 
 #[cfg(test)]

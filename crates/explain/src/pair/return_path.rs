@@ -42,7 +42,7 @@ fn unexplained_wait(group: &Judged) -> Option<(usize, f64)> {
         let against = one.verdict.against.iter();
         let mut facts = against.map(|against| &against.fact);
         let fact = facts.find(|fact| fact.code == "waited-a-round-trip")?;
-        (one.verdict.cause == Cause::Unknown.name()).then(|| fact.number("base_rtt_s"))?
+        (one.verdict.cause == Cause::Unknown).then(|| fact.number("base_rtt_s"))?
     };
     let mut verdicts = group.ranked.iter().enumerate();
     verdicts.find_map(|(place, one)| Some((place, waited(one)?)))
@@ -58,7 +58,7 @@ fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
         fact.number("longest_wait_s")
     };
     group.ranked.iter().position(|one| {
-        let between = one.verdict.place.is_some() && one.verdict.cause == Cause::Shaper.name();
+        let between = one.verdict.place.is_some() && one.verdict.cause == Cause::Shaper;
         between && longest_s(&one.verdict).is_some_and(|wait_s| wait_s > longer_than_s)
     })
 }

@@ -11,7 +11,7 @@
 //! datagrams alone, since their round trip is unknown.
 
 use whydrop_path::fit::passage::Passages;
-use whydrop_verdict::{Cause, Fact, Finding, Place, Quantity, Subject, fact, log_odds, reduce};
+use whydrop_verdict::{Cause, Fact, Place, Quantity, fact};
 
 use crate::document::Verdict;
 use crate::ranked::Ranked;
@@ -51,22 +51,18 @@ pub(super) fn find(passages: &Passages, base_rtt_s: f64) -> Option<Variation> {
 }
 
 impl Variation {
-    pub fn ranked(self, flows: Vec<String>, place: Place, payload_bytes: u64) -> Option<Ranked> {
-        let subject = Subject {
-            flows,
-            ..Subject::default()
-        };
+    pub fn ranked(self, flows: Vec<String>, place: Place, payload_bytes: u64) -> Ranked {
         let quantities = self.quantities.into_iter();
-        let finding = Finding {
+        let verdict = Verdict {
+            flows,
+            parameters: quantities.map(|(name, q)| (name.to_owned(), q)).collect(),
+            place: Some(place),
             detail: self.detail.map(str::to_owned),
-            nats: log_odds(SURE),
-            quantities: quantities.map(|(name, q)| (name.to_owned(), q)).collect(),
             facts: self.facts,
-            ..Finding::new("pair", subject, Some(place), self.cause)
+            ..Verdict::new(self.cause, SURE)
         };
-        let verdict = reduce(vec![finding]).ok()?.pop()?;
-        Some(Ranked {
-            verdict: Verdict::of(verdict),
+        Ranked {
+            verdict,
             payload_bytes,
             limited_s: 0.0,
             harm_s: 0.0,
@@ -75,7 +71,7 @@ impl Variation {
             few: false,
             lacks_most: false,
             model: None,
-        })
+        }
     }
 }
 

@@ -16,25 +16,23 @@ use super::outer;
 use super::return_path;
 use super::timeline::Timeline;
 use super::variation;
+use crate::cause::{Outcome, judge as judge_losses, weigh};
 use crate::error::without_verdict;
-use crate::evidence::{Evidence, measure, measure_trace};
-use crate::group::Group;
-use crate::hop::{
-    Hop, HopInput, HopJudgement, Replayed, family, hop_verdict, judge_hop, measure_hop,
-};
-use crate::judge::{Bottleneck, Judgement, judge_losses};
+use crate::hop::{Replayed, hop_verdict};
+use crate::limited::Bottleneck;
 use crate::limits;
-use crate::losses::unless_too_few;
+use crate::observe::group::Group;
+use crate::observe::totals::{Totals, base_rtt_s, totals};
+use crate::observe::{Exact, HopInput, Observation, laws_of_hop, measure_hop, measure_trace};
 use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::thresholds::{
-    FEWEST_BY_CHANCE, FEWEST_LOSSES, HOLES_CONFIDENCE, REORDERED_SHARE, REPEATED_CONFIDENCE,
-    REPEATED_FOR_EACH,
+    FEWEST_BY_CHANCE, FEWEST_LOSSES, REORDERED_SHARE, REPEATED_CONFIDENCE, REPEATED_FOR_EACH,
 };
-use crate::totals::{Totals, base_rtt_s, totals};
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer, lost};
+use crate::vantage::observe_group;
 use crate::verdict::{Found, verdict};
 
 /// Cause and confidence of each transfer, by flow number.
@@ -99,7 +97,7 @@ pub fn judge_all(
 }
 
 /// The measurements of each group between the points, named by the group's first flow.
-pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Hop)> {
+pub fn hops(pair: &Pair, timeline: &Timeline, groups: &[PairGroup]) -> Vec<(String, Observation)> {
     let passages = passages_of_groups(pair, timeline, groups);
     groups
         .iter()
@@ -127,18 +125,17 @@ fn judge(
         (placed, bottleneck) = (losses, Some(own));
         judgement
     });
-    for (place, evidence) in group.outer_places().into_iter().zip(outer) {
-        let Some(evidence) = evidence.filter(|evidence| group.gaps_prove_losses(pair, evidence))
-        else {
+    for (place, seen) in group.outer_places().into_iter().zip(outer) {
+        let Some(seen) = seen.filter(|seen| group.gaps_prove_losses(pair, seen)) else {
             continue;
         };
-        let mut verdict = outer_verdict(pair, group, place, &evidence, passages);
+        let mut verdict = outer_verdict(pair, group, place, &seen, passages);
         // without acknowledgments it is unknown which retransmissions were needed
         verdict.doubtful = !acknowledged
             && (cause_of(&verdict) == Cause::Unknown
                 || outer::repeated_amid_data(&group.at_downstream) < FEWEST_LOSSES);
         ranked.push(verdict);
-        bottleneck.get_or_insert_with(|| Bottleneck::of(&evidence));
+        bottleneck.get_or_insert_with(|| Bottleneck::of(&seen));
     }
     for one in &mut ranked {
         one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_BY_CHANCE;
@@ -151,8 +148,8 @@ fn judge(
         return (ranked, alone.transfers.into_iter().collect());
     }
     let of_losses = ranked.iter().max_by_key(|one| one.verdict.lost);
-    let of_losses = of_losses.map_or(Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), |one| {
-        Judgement::new(cause_of(one), one.verdict.confidence)
+    let of_losses = of_losses.map_or(Outcome::new(Cause::Unknown, UNSEEN_CONFIDENCE), |one| {
+        Outcome::new(cause_of(one), one.verdict.confidence)
     });
     let headline = match judgement {
         // losses too few to name a cause do not limit anything for long either
@@ -166,7 +163,7 @@ fn judge(
             judgement
         }
         Some(judgement) => judgement,
-        None => Judgement::new(cause_of(&ranked[0]), ranked[0].verdict.confidence),
+        None => Outcome::new(cause_of(&ranked[0]), ranked[0].verdict.confidence),
     };
     ranked.extend(capture_loss(pair, group));
     let bottleneck = bottleneck.map(|bottleneck| bottleneck.dropping(headline.cause));
@@ -196,14 +193,14 @@ fn varying(
     }
     let found = variation::find(passages, base_rtt_s(&group.at_upstream)?)?;
     let payload_bytes = totals(&group.at_upstream).payload_bytes;
-    found.ranked(group.names(pair), group.place(), payload_bytes)
+    Some(found.ranked(group.names(pair), group.place(), payload_bytes))
 }
 
 fn cause_of(ranked: &Ranked) -> Cause {
-    Cause::by_name(&ranked.verdict.cause).unwrap_or(Cause::Unknown)
+    ranked.verdict.cause
 }
 
-fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Hop {
+fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Observation {
     let mut counted = totals(&group.at_upstream);
     counted.lost = passages.lost as u64;
     counted.lost_before_capture = 0;
@@ -237,11 +234,11 @@ fn between_points(
     group: &PairGroup,
     passages: &Passages,
     keep_tables: bool,
-) -> (Judgement, Bottleneck, Ranked, Option<Vec<OwnLosses>>) {
-    let hop = hop_of(group, pair, passages);
-    let judged = judge_hop(&hop);
+) -> (Outcome, Bottleneck, Ranked, Option<Vec<OwnLosses>>) {
+    let mut hop = hop_of(group, pair, passages);
+    let outcome = judge_losses(&mut hop, |seen| seen.exact.as_ref().map(laws_of_hop));
     let (verdict, replays) = hop_verdict(
-        &judged,
+        &outcome,
         &hop,
         group.place(),
         group.names(pair),
@@ -249,14 +246,16 @@ fn between_points(
         Vec::new(),
     );
     let ranked = Ranked {
-        model: keep_tables.then(|| model_table(group, &hop, &replays)),
-        ..Ranked::new(verdict, &hop.evidence.totals)
+        model: (hop.exact.as_ref().filter(|_| keep_tables))
+            .map(|exact| model_table(group, exact, &replays)),
+        ..Ranked::new(verdict, &hop.totals)
     };
     let winner = replays.iter().find(|replayed| replayed.why.is_none());
-    let own = winner.and_then(|winner| own_losses(group, &hop, winner));
+    let own = (winner.zip(hop.exact.as_ref()))
+        .and_then(|(winner, exact)| own_losses(group, exact, winner));
     (
-        judged.judgement,
-        Bottleneck::of(&hop.evidence).by_the_first_of_two(),
+        outcome,
+        Bottleneck::of(&hop).by_the_first_of_two(),
         ranked,
         own,
     )
@@ -275,7 +274,7 @@ const PLACES: f64 = 0.6;
 const NEIGHBOURS: usize = 1;
 
 /// By member; `None` if the model does not show which packets are lost.
-fn own_losses(group: &PairGroup, hop: &Hop, winner: &Replayed) -> Option<Vec<OwnLosses>> {
+fn own_losses(group: &PairGroup, hop: &Exact, winner: &Replayed) -> Option<Vec<OwnLosses>> {
     let (packets, passages) = (&winner.replay.packets, &hop.passages);
     let mut own = vec![OwnLosses::default(); group.members.len()];
     for (index, _) in passages
@@ -299,34 +298,22 @@ fn outer_verdict(
     pair: &Pair,
     group: &PairGroup,
     place: Place,
-    evidence: &Evidence,
+    seen: &Observation,
     passages: &Passages,
 ) -> Ranked {
-    let mut judgement = judge_losses(evidence);
-    let clumps = evidence
-        .pattern
-        .as_ref()
-        .map_or(0, |pattern| pattern.clumps);
-    if judgement.cause == Cause::Unknown && clumps >= 2 && evidence.holes.are_left() {
-        judgement.cause = Cause::RandomLoss;
-        judgement.confidence = HOLES_CONFIDENCE;
-        judgement
-            .against
-            .retain(|(cause, _)| *cause != Cause::RandomLoss);
-    }
-    let judgement = unless_too_few(judgement, evidence);
+    let outcome = weigh(seen);
     let vanished = fact!(
         "vanished-outside",
-        lost = evidence.totals.lost,
+        lost = seen.totals.lost,
         lost_between = passages.lost
     );
     let found = Found {
         place: Some(place),
         facts: vec![vanished],
-        ..found(pair, group, judgement.cause, evidence)
+        ..found(pair, group, outcome.cause, seen)
     };
-    let verdict = verdict(&judgement, evidence, found);
-    Ranked::new(verdict, &evidence.totals)
+    let verdict = verdict(&outcome, seen, found);
+    Ranked::new(verdict, &seen.totals)
 }
 
 /// The verdicts on a group without losses.
@@ -334,21 +321,22 @@ fn lossless(
     pair: &Pair,
     group: &PairGroup,
     passages: &Passages,
-) -> (Judgement, Bottleneck, Vec<Ranked>) {
+) -> (Outcome, Bottleneck, Vec<Ranked>) {
     let mut hop = hop_of(group, pair, passages);
     let overtaken = group.overtaken(pair);
+    let marked = hop.exact.as_ref().map_or(0, |exact| exact.marked);
     // the return path may be missing: then no acknowledgment shows reordering ...
-    hop.evidence.totals.reordered = hop.evidence.totals.reordered.max(overtaken);
+    hop.totals.reordered = hop.totals.reordered.max(overtaken);
     // ... or marks
-    hop.evidence.totals.ce_marked = hop.evidence.totals.ce_marked.max(hop.marked as u64);
-    let mut evidence = measure(&group.at_upstream);
-    let of = |evidence| Bottleneck::of(evidence).by_the_first_of_two();
-    let between = of(&hop.evidence);
-    let all = of(&evidence).with_a_part(&between);
-    let by_hop = |judged: &Judgement| match judged.cause {
+    hop.totals.ce_marked = hop.totals.ce_marked.max(marked as u64);
+    let mut seen = observe_group(&group.at_upstream);
+    let of = |seen| Bottleneck::of(seen).by_the_first_of_two();
+    let between = of(&hop);
+    let all = of(&seen).with_a_part(&between);
+    let by_hop = |judged: &Outcome| match judged.cause {
         Cause::Shaper => true,
         Cause::Reordering => overtaken > 0,
-        Cause::Aqm => hop.marked > 0,
+        Cause::Aqm => marked > 0,
         _ => false,
     };
     let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &[f64; 11]| {
@@ -361,14 +349,14 @@ fn lossless(
     let unseen = !outer::has_acknowledgments(pair, group);
     let mut limited = by_limit(&group.at_upstream, |flow| {
         if repeats_what_was_overtaken(flow, overtaken) {
-            return (Judgement::new(Cause::Reordering, REPEATED_CONFIDENCE), true);
+            return (Outcome::new(Cause::Reordering, REPEATED_CONFIDENCE), true);
         }
         let times_s = limits::times_of_flow_s(flow);
         let (judgement, place) = judge(&between.of_flow(flow), &all.of_flow(flow), &times_s);
         let is_unknown = unseen && !flow.account().by_echoes();
         let is_unlimited = is_unknown && judgement.cause == Cause::None;
         match is_unlimited && outer::paused_share(flow).is_some() {
-            true => (Judgement::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
+            true => (Outcome::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
             false => (judgement, place),
         }
     });
@@ -376,12 +364,12 @@ fn lossless(
         let (judgement, place) = judge(&between, &all, &[0.0; 11]);
         let flows = Group { flows: Vec::new() };
         limited.push(LimitedFlows {
-            judgement,
+            outcome: judgement,
             place,
             flows,
         });
     }
-    let (first, at_hop) = (limited[0].judgement.clone(), limited[0].place);
+    let (first, at_hop) = (limited[0].outcome.clone(), limited[0].place);
     let ranked = limited.into_iter().map(|one| {
         let paused = unseen.then(|| paused_unseen(&one)).flatten();
         let names = match one.flows.flows.is_empty() {
@@ -393,15 +381,15 @@ fn lossless(
             ..totals(&one.flows)
         };
         if one.place {
-            hop.evidence.totals = Totals {
+            hop.totals = Totals {
                 reordered: totals.reordered.max(overtaken),
-                ce_marked: totals.ce_marked.max(hop.marked as u64),
+                ce_marked: totals.ce_marked.max(marked as u64),
                 ..totals
             };
-            limited_between(pair, group, &hop, one.judgement, names)
+            limited_between(pair, group, &mut hop, &one.outcome, names)
         } else {
-            evidence.totals = totals;
-            let mut ranked = limited_outside(pair, group, &evidence, &one.judgement, names);
+            seen.totals = totals;
+            let mut ranked = limited_outside(pair, group, &seen, &one.outcome, names);
             ranked.verdict.facts.extend(paused);
             ranked.verdict.facts.extend(limits::unseen(&one.flows));
             ranked
@@ -429,58 +417,57 @@ fn paused_unseen(one: &LimitedFlows<bool>) -> Option<Fact> {
     let flows = flows.filter(|flow| !flow.account().by_echoes());
     let shares = flows.filter_map(outer::paused_share);
     let paused_share = shares.max_by(f64::total_cmp)?;
-    (one.judgement.cause == Cause::Unknown)
+    (one.outcome.cause == Cause::Unknown)
         .then(|| fact!("paused-unseen", paused_share = paused_share))
 }
 
 fn limited_between(
     pair: &Pair,
     group: &PairGroup,
-    hop: &Hop,
-    judgement: Judgement,
+    hop: &mut Observation,
+    outcome: &Outcome,
     names: Vec<String>,
 ) -> Ranked {
-    let facts = match judgement.cause {
+    let marked = hop.exact.as_ref().map_or(0, |exact| exact.marked);
+    let facts = match outcome.cause {
         Cause::Reordering => vec![fact!(
             "overtaken-between",
             overtaken = group.overtaken(pair)
         )],
-        Cause::Aqm => vec![fact!("marked-between", marked = hop.marked)],
+        Cause::Aqm => vec![fact!("marked-between", marked = marked)],
         _ => Vec::new(),
     };
-    let managed = judgement.cause == Cause::Aqm;
-    let judged = HopJudgement {
-        judgement,
-        family: managed.then(|| family(hop)).flatten(),
-        beside_queue: false,
-    };
+    if outcome.cause == Cause::Aqm {
+        hop.laws = hop.exact.as_ref().map(laws_of_hop);
+    }
     let mss_bytes = group.at_upstream.mss_bytes();
-    let (verdict, replays) = hop_verdict(&judged, hop, group.place(), names, mss_bytes, facts);
+    let (verdict, replays) = hop_verdict(outcome, hop, group.place(), names, mss_bytes, facts);
+    let exact = hop.exact.as_ref();
     Ranked {
-        model: Some(model_table(group, hop, &replays)),
-        ..Ranked::new(verdict, &hop.evidence.totals)
+        model: exact.map(|exact| model_table(group, exact, &replays)),
+        ..Ranked::new(verdict, &hop.totals)
     }
 }
 
 fn limited_outside(
     pair: &Pair,
     group: &PairGroup,
-    evidence: &Evidence,
-    judgement: &Judgement,
+    seen: &Observation,
+    outcome: &Outcome,
     names: Vec<String>,
 ) -> Ranked {
     let found = Found {
         flows: names,
-        ..found(pair, group, judgement.cause, evidence)
+        ..found(pair, group, outcome.cause, seen)
     };
-    let mut verdict = verdict(judgement, evidence, found);
+    let mut verdict = verdict(outcome, seen, found);
     if matches!(
-        judgement.cause,
+        outcome.cause,
         Cause::Shaper | Cause::Reordering | Cause::Aqm
     ) {
         verdict.facts.push(fact!("not-between"));
     }
-    Ranked::new(verdict, &evidence.totals)
+    Ranked::new(verdict, &seen.totals)
 }
 
 /// Share of a flow's packets missing from a capture that deserves a verdict of its own.
@@ -503,14 +490,14 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     if ((missed[0] + missed[1]) as f64) <= CAPTURE_LOSS_SHARE * packets as f64 {
         return None;
     }
-    let mut evidence = measure_nothing(group);
-    evidence.totals.missed_by_capture_packets = missed[0] + missed[1];
-    evidence.totals.passed_over_packets = 0;
-    let judgement = Judgement::new(Cause::CaptureLoss, 0.99);
+    let mut seen = measure_nothing(group);
+    seen.totals.missed_by_capture_packets = missed[0] + missed[1];
+    seen.totals.passed_over_packets = 0;
+    let judgement = Outcome::new(Cause::CaptureLoss, 0.99);
     let mut verdict = verdict(
         &judgement,
-        &evidence,
-        found(pair, group, judgement.cause, &evidence),
+        &seen,
+        found(pair, group, judgement.cause, &seen),
     );
     let of = |side: usize| {
         fact!(
@@ -529,19 +516,18 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     verdict.facts = [headline].into_iter().chain(of_each).collect();
     verdict.against.clear();
     (verdict.lost, verdict.explained) = (0, 0.0);
-    Some(Ranked::new(verdict, &evidence.totals))
+    Some(Ranked::new(verdict, &seen.totals))
 }
 
-fn found(pair: &Pair, group: &PairGroup, cause: Cause, evidence: &Evidence) -> Found {
+fn found(pair: &Pair, group: &PairGroup, cause: Cause, seen: &Observation) -> Found {
     let mss_bytes = group.at_upstream.mss_bytes();
     Found {
-        source: "pair",
-        ..Found::new(cause, evidence, group.names(pair), mss_bytes)
+        ..Found::new(cause, seen, group.names(pair), mss_bytes)
     }
 }
 
-/// Evidence with counters only.
-fn measure_nothing(group: &PairGroup) -> Evidence {
+/// Observation with counters only.
+fn measure_nothing(group: &PairGroup) -> Observation {
     measure_trace(
         Default::default(),
         None,
@@ -554,7 +540,7 @@ fn measure_nothing(group: &PairGroup) -> Evidence {
 /// group's losses drops less than half of those of this flow; without losses, its limit.
 fn transfer_causes(
     group: &PairGroup,
-    headline: &Judgement,
+    headline: &Outcome,
     bottleneck: &Bottleneck,
     own: Option<&[OwnLosses]>,
 ) -> TransferCauses {
@@ -594,7 +580,7 @@ fn transfer_causes(
 }
 
 /// Rows of the winner and of the strongest rival; `verdict` is filled in later.
-fn model_table(group: &PairGroup, hop: &Hop, replays: &[Replayed]) -> ModelTable {
+fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTable {
     let mut table = ModelTable::default();
     let winner = replays.iter().find(|replayed| replayed.why.is_none());
     let rival = replays.iter().find(|replayed| replayed.why.is_some());

@@ -18,7 +18,7 @@ fn a_policer_is_named_with_rate_and_burst_inside_their_intervals() {
         scenario.flows[0].sender.algorithm = algorithm;
         let (document, truths) = explained(scenario);
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "policer", "{}", text(&document));
+        assert_eq!(verdict.cause.name(), "policer", "{}", text(&document));
         assert!(
             holds(verdict, "rate_bps", rate_bps as f64),
             "{}",
@@ -40,7 +40,11 @@ fn a_queue_with_a_buckets_rate_and_limit_is_a_queue_because_packets_waited() {
         let queue = Fifo::new(rate_bps, Limit::bytes(bytes)).with_in_service(InService::Counted);
         let (document, _) = explained(path(Box::new(queue), rtt_ms));
         let verdict = headline(&document);
-        assert!(verdict.cause.ends_with("-queue"), "{}", text(&document));
+        assert!(
+            verdict.cause.name().ends_with("-queue"),
+            "{}",
+            text(&document)
+        );
         assert!(
             holds(verdict, "drain_rate_bps", rate_bps as f64),
             "{}",
@@ -54,7 +58,7 @@ fn a_queue_with_a_buckets_rate_and_limit_is_a_queue_because_packets_waited() {
         let why = &verdict
             .against
             .iter()
-            .find(|against| against.cause == "policer")
+            .find(|against| against.cause.name() == "policer")
             .unwrap()
             .fact;
         assert!(why.number("waited_s") > Some(0.0), "{why:?}");
@@ -65,14 +69,24 @@ fn a_queue_with_a_buckets_rate_and_limit_is_a_queue_because_packets_waited() {
 fn assert_random_loss(documents: &[Document]) {
     let mut named = 0;
     for document in documents {
-        let cause = headline(document).cause.as_str();
+        let cause = headline(document).cause.name();
         assert!(
             ["random-loss", "unknown"].contains(&cause),
             "{}",
             text(document)
         );
-        assert!(document.verdicts.iter().all(|v| v.cause != "policer"));
-        assert!(document.transfers.iter().all(|t| t.cause != "policer"));
+        assert!(
+            document
+                .verdicts
+                .iter()
+                .all(|v| v.cause.name() != "policer")
+        );
+        assert!(
+            document
+                .transfers
+                .iter()
+                .all(|t| t.cause.name() != "policer")
+        );
         named += usize::from(cause == "random-loss");
     }
     assert!(
@@ -91,7 +105,7 @@ fn random_loss_is_never_a_policer() {
             let (document, truths) = explained(path(Box::new(lossy), rtt_ms));
             let verdict = headline(&document);
             let share = truths[0].lost() as f64 / truths[0].sent as f64;
-            if verdict.cause == "random-loss" {
+            if verdict.cause.name() == "random-loss" {
                 assert!(
                     holds(verdict, "loss_probability", share),
                     "{share}: {}",
@@ -134,7 +148,7 @@ fn losses_before_a_full_link_limit_for_no_longer_than_it_was_idle() {
         scenario.flows[0].application = chunks(3_000_000, 1);
         let (document, _) = explained(scenario);
         let verdict = headline(&document);
-        if verdict.cause != "random-loss" {
+        if verdict.cause.name() != "random-loss" {
             continue;
         }
         let link = verdict.facts.iter().find(|fact| fact.code == "link-busy");
@@ -152,7 +166,7 @@ fn a_queue_of_a_dozen_packets_is_shallow_and_one_of_many_round_trips_is_deep() {
         let shallow = Fifo::new(20_000_000, Limit::packets(12));
         let (document, _) = explained(path(Box::new(shallow), rtt_ms));
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "shallow-queue", "{}", text(&document));
+        assert_eq!(verdict.cause.name(), "shallow-queue", "{}", text(&document));
         assert!(holds(verdict, "limit_packets", 12.0), "{}", text(&document));
         assert!(
             holds(verdict, "drain_rate_bps", 20e6),
@@ -167,7 +181,7 @@ fn a_queue_of_a_dozen_packets_is_shallow_and_one_of_many_round_trips_is_deep() {
         scenario.flows[0].sender.hystart = false;
         let (document, _) = explained(scenario);
         let verdict = headline(&document);
-        assert_eq!(verdict.cause, "deep-queue", "{}", text(&document));
+        assert_eq!(verdict.cause.name(), "deep-queue", "{}", text(&document));
         assert!(
             holds(verdict, "limit_packets", packets as f64),
             "{}",
@@ -187,7 +201,7 @@ fn a_shaper_delays_at_its_rate_and_drops_nothing() {
     let (document, truths) = explained(path(Box::new(shaper), 30));
     let verdict = headline(&document);
     assert_eq!((verdict.lost, truths[0].lost()), (0, 0));
-    assert_eq!(verdict.cause, "shaper", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "shaper", "{}", text(&document));
     assert!(holds(verdict, "rate_bps", 8e6), "{}", text(&document));
     assert!(holds(verdict, "burst_bytes", 40e3), "{}", text(&document));
 }
@@ -201,7 +215,10 @@ fn queue_management_is_no_policer() {
         ));
         assert!(truths[0].lost() > 0);
         assert!(
-            document.verdicts.iter().all(|v| v.cause != "policer"),
+            document
+                .verdicts
+                .iter()
+                .all(|v| v.cause.name() != "policer"),
             "{}",
             text(&document)
         );
@@ -215,14 +232,19 @@ fn a_small_receive_buffer_is_the_receivers_window() {
     scenario.flows[0].receiver.initial_window_bytes = 60_000;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "receiver-window", "{}", text(&document));
+    assert_eq!(
+        verdict.cause.name(),
+        "receiver-window",
+        "{}",
+        text(&document)
+    );
     assert!(verdict.limited_share > 0.5);
     assert!(
         document
             .transfers
             .iter()
             .filter(|transfer| transfer.packets > 1)
-            .all(|transfer| transfer.cause == "receiver-window")
+            .all(|transfer| transfer.cause.name() == "receiver-window")
     );
 }
 
@@ -234,7 +256,7 @@ fn packets_that_overtake_each_other_are_reordering_and_not_loss() {
     let (document, truths) = explained(path(Box::new(chain), 30));
     assert_eq!(truths[0].lost(), 0);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "reordering", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "reordering", "{}", text(&document));
     assert_eq!(verdict.lost, 0);
 }
 
@@ -246,7 +268,7 @@ fn packets_missing_from_the_capture_are_not_lost() {
     let missed = document
         .verdicts
         .iter()
-        .find(|verdict| verdict.cause == "capture-loss")
+        .find(|verdict| verdict.cause.name() == "capture-loss")
         .expect("2 % are missing");
     assert_eq!((missed.lost, missed.explained), (0, 0.0));
     assert!(document.flows.iter().all(|flow| flow.lost == 0));
@@ -262,7 +284,12 @@ fn an_application_that_delivers_little_at_a_time_is_the_sender() {
         interval_ns: 100 * MS,
     };
     let (document, _) = explained(scenario);
-    assert_eq!(headline(&document).cause, "sender", "{}", text(&document));
+    assert_eq!(
+        headline(&document).cause.name(),
+        "sender",
+        "{}",
+        text(&document)
+    );
 }
 
 #[test]
@@ -271,7 +298,7 @@ fn a_short_exchange_without_loss_has_no_cause() {
     scenario.flows[0].application = chunks(30_000, 1);
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "none", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "none", "{}", text(&document));
     assert!(verdict.parameters.is_empty());
 }
 
@@ -284,7 +311,7 @@ fn losses_without_a_pattern_are_unknown() {
         scenario
     });
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "unknown", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "unknown", "{}", text(&document));
     assert_eq!((verdict.lost, verdict.explained), (2, 0.0));
     assert!(verdict.parameters.is_empty());
 }
@@ -310,11 +337,14 @@ fn one_loss_while_packets_wait_is_no_queue_management() {
         scenario.flows[0].application = chunks(2_000_000, 3);
         scenario
     });
-    let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.as_str()).collect();
+    let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.name()).collect();
     assert!(!causes.contains(&"aqm"), "{causes:?} {}", text(&document));
     // the cause that took the time precedes a loss that cannot be judged
     assert_eq!(causes[0], "shaper", "{causes:?}");
-    let unknown = document.verdicts.iter().find(|v| v.cause == "unknown");
+    let unknown = document
+        .verdicts
+        .iter()
+        .find(|v| v.cause.name() == "unknown");
     assert_eq!(unknown.map(|v| v.lost), Some(1), "{causes:?}");
 }
 
@@ -334,7 +364,7 @@ fn flows_without_losses_to_one_host_are_named_by_their_limit() {
     let (document, truths) = explained(scenario);
     assert!(truths[0].lost() > 0 && truths[1].lost() == 0);
     let flows_of = |cause: &str| {
-        let verdict = document.verdicts.iter().find(|v| v.cause == cause);
+        let verdict = document.verdicts.iter().find(|v| v.cause.name() == cause);
         verdict
             .map(|verdict| verdict.flows.clone())
             .unwrap_or_default()
@@ -354,7 +384,12 @@ fn an_outage_is_no_policer_however_many_packets_are_lost() {
         scenario.flows[0].application = chunks(4_000_000, 5);
         let (document, truths) = explained(scenario);
         assert!(truths[0].lost() > 5);
-        assert_ne!(headline(&document).cause, "policer", "{}", text(&document));
+        assert_ne!(
+            headline(&document).cause.name(),
+            "policer",
+            "{}",
+            text(&document)
+        );
     }
 }
 
@@ -369,7 +404,7 @@ fn flows_to_one_destination_share_a_policer_and_a_verdict() {
     });
     let (document, truths) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "policer", "{}", text(&document));
     assert_eq!(verdict.flows.len(), 2, "{:?}", verdict.flows);
     assert!(holds(verdict, "rate_bps", 8e6), "{}", text(&document));
     assert_eq!(
@@ -390,7 +425,7 @@ fn a_sender_that_paces_just_above_the_rate_is_still_policed() {
     sender.hystart = false;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "policer", "{}", text(&document));
     assert!(holds(verdict, "rate_bps", 6e6), "{}", text(&document));
 }
 
@@ -400,6 +435,6 @@ fn super_segments_do_not_hide_the_policer_behind_them() {
     scenario.capture.segmentation_offload = true;
     let (document, _) = explained(scenario);
     let verdict = headline(&document);
-    assert_eq!(verdict.cause, "policer", "{}", text(&document));
+    assert_eq!(verdict.cause.name(), "policer", "{}", text(&document));
     assert!(holds(verdict, "rate_bps", 10e6), "{}", text(&document));
 }

@@ -293,7 +293,7 @@ fn verdicts_are_sorted_by_the_losses_that_they_explain() {
     );
     // whichever comes first in the capture; requests of the clients are flows of a third and fourth group
     let document = document_of(joined(&policed.pcap, &lossy.pcap));
-    let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.as_str()).collect();
+    let causes: Vec<&str> = document.verdicts.iter().map(|v| v.cause.name()).collect();
     assert_eq!(&causes[..2], ["policer", "random-loss"], "{causes:?}");
     let explained_losses: Vec<f64> = document
         .verdicts
@@ -322,7 +322,7 @@ fn every_flow_with_data_is_in_one_group() {
     let (document, _) = explained(scenario);
     for flow in &document.flows {
         let holding = document.verdicts.iter().filter(|verdict| {
-            verdict.cause != "capture-loss" && verdict.flows.contains(&flow.flow)
+            verdict.cause.name() != "capture-loss" && verdict.flows.contains(&flow.flow)
         });
         assert_eq!(holding.count(), 1, "{}", flow.flow);
     }
@@ -342,14 +342,19 @@ fn a_transfer_with_two_losses_in_a_policed_connection_is_policed() {
         scenario.flows[0].application = chunks(chunk_bytes, 20);
         scenario.flows[0].sender.algorithm = algorithm;
         let (document, _) = explained(scenario);
-        assert_eq!(headline(&document).cause, "policer", "{}", text(&document));
+        assert_eq!(
+            headline(&document).cause.name(),
+            "policer",
+            "{}",
+            text(&document)
+        );
         for transfer in &document.transfers {
             if (1..=2).contains(&transfer.lost) {
-                assert_eq!(transfer.cause, "policer", "{transfer:?}");
+                assert_eq!(transfer.cause.name(), "policer", "{transfer:?}");
                 few += 1;
             }
             if transfer.lost == 0 {
-                assert_ne!(transfer.cause, "policer", "{transfer:?}");
+                assert_ne!(transfer.cause.name(), "policer", "{transfer:?}");
             }
         }
     }

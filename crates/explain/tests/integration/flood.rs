@@ -86,7 +86,7 @@ fn a_policer_is_named_though_a_flood_goes_to_the_same_host() {
     let download = captured(path(Box::new(Policer::new(5_000_000, 40_000)), 30));
     let found = explain_bytes(joined(&flood(TUPLES), &download.pcap), false);
     let verdict = headline(&found.document);
-    assert_eq!(verdict.cause, "policer", "{:?}", verdict.facts);
+    assert_eq!(verdict.cause.name(), "policer", "{:?}", verdict.facts);
     assert!(holds(verdict, "rate_bps", 5e6), "{:?}", verdict.parameters);
     assert!(found.document.captures[0].small_connections.is_some());
 }

@@ -66,7 +66,9 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
     let played = each(folder, count, |explained_pair| {
         let verdicts = &explained_pair.document.verdicts;
         if explained_pair.kind != "policer" {
-            let policers = verdicts.iter().filter(|verdict| verdict.cause == "policer");
+            let policers = verdicts
+                .iter()
+                .filter(|verdict| verdict.cause.name() == "policer");
             accused.extend(policers.map(|verdict| {
                 format!(
                     "{}: {} {:?}",
@@ -76,7 +78,7 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
         }
         let cause = verdicts
             .first()
-            .map_or("none", |verdict| verdict.cause.as_str());
+            .map_or("none", |verdict| verdict.cause.name());
         if !right_causes(&explained_pair.kind).contains(&cause) {
             wrong.push(format!(
                 "{} ({}): {cause}",
@@ -121,7 +123,7 @@ fn one_direction_shows_overtaking_and_marks() {
         assert_eq!(truth["reverse_captured"], false);
         let paths = ["b.pcap", "y.pcap"].map(|name| folder.join(name));
         let explanation = explain_pair(&paths, Options::default()).expect("they match");
-        assert_eq!(explanation.document.verdicts[0].cause, cause);
+        assert_eq!(explanation.document.verdicts[0].cause.name(), cause);
         let _ = fs::remove_dir_all(&folder);
     }
 }
@@ -143,7 +145,11 @@ fn one_capture_distinguishes_a_shared_full_queue_from_queue_management() {
         let explanation =
             explain_paths(&[folder.join("b.pcap")], Options::default()).expect("it can be read");
         let first = &explanation.document.verdicts[0];
-        assert_eq!(first.cause == "aqm", is_managed, "{index}: {first:?}");
+        assert_eq!(
+            first.cause.name() == "aqm",
+            is_managed,
+            "{index}: {first:?}"
+        );
         let _ = fs::remove_dir_all(&folder);
     }
 }

@@ -106,7 +106,7 @@ fn parameter(verdict: &Verdict, name: &str) -> f64 {
 
 fn assert_policed(document: &Document) {
     let headline = &document.verdicts[0];
-    assert_eq!(headline.cause, "policer", "{:?}", headline.facts);
+    assert_eq!(headline.cause.name(), "policer", "{:?}", headline.facts);
     let rate = parameter(headline, "rate_bps");
     assert!((rate / 20e6 - 1.0).abs() < 0.02, "{rate}");
     let burst = parameter(headline, "burst_bytes");
@@ -129,7 +129,7 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
             .expect("they match")
             .document;
         let headline = &document.verdicts[0];
-        assert_eq!(headline.cause, "policer", "{:?}", headline.facts);
+        assert_eq!(headline.cause.name(), "policer", "{:?}", headline.facts);
         let (rate, burst) = (
             parameter(headline, "rate_bps"),
             parameter(headline, "burst_bytes"),
@@ -147,7 +147,7 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
             let why = headline
                 .against
                 .iter()
-                .find(|against| against.cause == ruled_out);
+                .find(|against| against.cause.name() == ruled_out);
             let why = &why.expect("it competed").fact;
             assert!(
                 why.code.ends_with("-would-hold")
@@ -228,7 +228,7 @@ fn packets_missing_from_a_capture_are_no_losses_of_the_path() {
         document
             .verdicts
             .iter()
-            .any(|verdict| verdict.cause == "capture-loss")
+            .any(|verdict| verdict.cause.name() == "capture-loss")
     );
 }
 
@@ -244,7 +244,7 @@ fn a_truncated_capture_is_compared_as_far_as_it_goes() {
         "{:?}",
         document.captures[1].notes
     );
-    assert_eq!(document.verdicts[0].cause, "policer");
+    assert_eq!(document.verdicts[0].cause.name(), "policer");
     let pair = document.pair.expect("two captures");
     assert!(
         pair.unmatched["outside-overlap"] > 3000,

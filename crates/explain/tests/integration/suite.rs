@@ -52,10 +52,18 @@ fn names_no_policer(count: usize) {
         .collect();
     let mut accused = Vec::new();
     let played = each(&kinds, count, |name, _, document| {
-        for verdict in document.verdicts.iter().filter(|v| v.cause == "policer") {
+        for verdict in document
+            .verdicts
+            .iter()
+            .filter(|v| v.cause.name() == "policer")
+        {
             accused.push(format!("{name}: {} {:?}", verdict.cause, verdict.facts));
         }
-        for transfer in document.transfers.iter().filter(|t| t.cause == "policer") {
+        for transfer in document
+            .transfers
+            .iter()
+            .filter(|t| t.cause.name() == "policer")
+        {
             accused.push(format!("{name}: transfer {transfer:?}"));
         }
     });
@@ -75,7 +83,7 @@ fn most_policers_are_named_and_their_rates_lie_in_the_intervals() {
         }
         before_the_hop += 1;
         let verdict = crate::common::headline(document);
-        if verdict.cause != "policer" {
+        if verdict.cause.name() != "policer" {
             missed.push(format!("{name}: {} {:?}", verdict.cause, verdict.facts));
             return;
         }

@@ -218,7 +218,7 @@ fn spread(mut values: Vec<f32>) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::trace::Observation;
+    use crate::fit::trace::TracePacket;
     use crate::{Arrival, Fifo, Limit, Outcome, Random, replay};
 
     const RATE_BPS: u64 = 12_000_000;
@@ -247,7 +247,7 @@ mod tests {
                 .departure_ns()
                 .map(|departure_ns| (departure_ns - arrival.time_ns) as f64 * 1e-9 - service_s);
             let measured = index % 3 == 0;
-            Observation {
+            TracePacket {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
                 outcome: match outcome {

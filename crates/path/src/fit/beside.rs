@@ -118,7 +118,7 @@ pub(super) fn without(trace: &Trace, others: &[usize]) -> Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Observation;
+    use super::super::TracePacket;
     use super::super::testing::{Pattern, arrivals};
     use super::super::{envelope::envelope, fit_bucket};
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
             let dropped = policer.arrive(*arrival).is_dropped();
             let elsewhere = !dropped && random.chance(0.004);
             others += usize::from(elsewhere);
-            Observation {
+            TracePacket {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
                 outcome: if dropped || elsewhere {
@@ -166,7 +166,7 @@ mod tests {
             7,
         );
         let mut random = Random::new(5);
-        let observe = |arrival: &Arrival| Observation {
+        let observe = |arrival: &Arrival| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: if random.chance(0.02) {

@@ -33,6 +33,11 @@ impl BucketFit {
         (self.rate_bps.value / 8.0, self.limit_bytes.value)
     }
 
+    /// The time in seconds that a queue of this size takes to drain at this rate.
+    pub fn drain_s(&self) -> f64 {
+        self.limit_bytes.value * 8.0 / self.rate_bps.value
+    }
+
     /// A starting point for a refinement; its agreement is unknown.
     pub(super) fn start(trace: &Trace, (rate_bytes_per_s, limit_bytes): RateAndLimit) -> Self {
         let sharp = |value: f64| Interval {

@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 use super::profile::Interval;
 use super::rows::Rows;
 use super::testing::{Pattern, arrivals, observed};
-use super::trace::{Observation, Seen, Trace};
+use super::trace::{Seen, Trace, TracePacket};
 use super::virtual_queue::{Candidate, Start, corrected, follow};
 use super::{fit_bucket, search_bucket};
 use crate::{Arrival, Fifo, InService, Limit, PathElement, Policer, RandomLoss};
@@ -227,7 +227,7 @@ fn odd_trace() -> impl Strategy<Value = Trace> {
     let delay_s = prop_oneof![Just(None), (0.0f32..10.0).prop_map(Some)];
     let observation =
         (time_ns, bytes, seen(), delay_s).prop_map(|(time_ns, bytes, outcome, delay_s)| {
-            Observation {
+            TracePacket {
                 time_ns,
                 bytes,
                 outcome,

@@ -233,7 +233,7 @@ fn finer(trace: &Trace, near: &Point, step: f64) -> Point {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::Observation;
+    use crate::fit::TracePacket;
     use crate::{Arrival, Policer, Random, replay};
     use proptest::prelude::*;
 
@@ -288,7 +288,7 @@ mod tests {
 
     fn policed(mut policer: Policer, arrivals: &[Arrival]) -> Trace {
         let outcomes = replay(&mut policer, arrivals);
-        let observe = |(arrival, outcome): (&Arrival, crate::Outcome)| Observation {
+        let observe = |(arrival, outcome): (&Arrival, crate::Outcome)| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: if outcome.is_dropped() {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn random_losses_lie_below_the_envelope() {
         let mut random = Random::new(9);
-        let observe = |arrival: &Arrival| Observation {
+        let observe = |arrival: &Arrival| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: if random.chance(0.01) {

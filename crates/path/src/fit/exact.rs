@@ -353,7 +353,7 @@ fn edge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::{Observation, Seen, fit_bucket};
+    use crate::fit::{Seen, TracePacket, fit_bucket};
     use crate::{Arrival, Policer, Random, replay};
     use proptest::prelude::*;
 
@@ -374,7 +374,7 @@ mod tests {
             arrivals
                 .iter()
                 .zip(outcomes)
-                .map(|(arrival, outcome)| Observation {
+                .map(|(arrival, outcome)| TracePacket {
                     time_ns: arrival.time_ns,
                     bytes: arrival.bytes,
                     outcome: if outcome.is_dropped() {
@@ -451,7 +451,7 @@ mod tests {
 
     /// A trace of packets and their fates, as from two captures.
     fn seen(arrivals: &[Arrival], fate: impl Fn(usize) -> Seen) -> Trace {
-        let observe = |(index, arrival): (usize, &Arrival)| Observation {
+        let observe = |(index, arrival): (usize, &Arrival)| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: fate(index),
@@ -581,7 +581,7 @@ mod tests {
         let observed = arrivals
             .iter()
             .zip(outcomes)
-            .map(|(arrival, outcome)| Observation {
+            .map(|(arrival, outcome)| TracePacket {
                 time_ns: arrival.time_ns,
                 bytes: arrival.bytes,
                 outcome: if outcome.is_dropped() {

@@ -405,7 +405,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fit::trace::{Observation, Trace};
+    use crate::fit::trace::{Trace, TracePacket};
     use crate::fit::virtual_queue::{Candidate, follow};
 
     proptest! {
@@ -421,7 +421,7 @@ mod tests {
             let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
                 time_us += step_us;
                 let outcome = match outcome { 0 => Seen::Lost, 1 => Seen::Unknown, _ => Seen::Passed };
-                Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
+                TracePacket { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
             });
             let trace = Trace::new(observations.collect());
             let rows = match condensed {
@@ -452,7 +452,7 @@ mod tests {
             let observations = packets.iter().map(|&(step_us, bytes, outcome)| {
                 time_us += step_us;
                 let outcome = if outcome == 0 { Seen::Lost } else { Seen::Passed };
-                Observation { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
+                TracePacket { time_ns: time_us * 1000, bytes, outcome, delay_s: None }
             });
             let mut rows = Rows::single(&Trace::new(observations.collect()));
             let mut corrected = |bucket: RateAndLimit, second_bucket: Option<RateAndLimit>| {

@@ -57,6 +57,11 @@ pub struct Management {
 }
 
 impl Management {
+    /// Gain of the best law over chance, nats.
+    pub fn best_nats(&self) -> f64 {
+        self.laws[0].nats
+    }
+
     /// Lead of the best law over a queue that drops when it is full, nats.
     pub fn margin_nats(&self) -> f64 {
         self.laws[0].nats - self.tail_drop_nats.max(0.0)

@@ -233,7 +233,7 @@ impl Ascent {
 #[cfg(test)]
 mod tests {
     use super::super::envelope::envelope;
-    use super::super::{Observation, Seen};
+    use super::super::{Seen, TracePacket};
     use super::*;
     use crate::{Arrival, PathElement, Policer, Random};
 
@@ -248,7 +248,7 @@ mod tests {
                 let bytes = 1500;
                 let dropped = policer.arrive(Arrival { time_ns, bytes }).is_dropped();
                 let lost = dropped || random.chance(lost_by_chance);
-                seen.push(Observation {
+                seen.push(TracePacket {
                     time_ns,
                     bytes,
                     outcome: if lost { Seen::Lost } else { Seen::Passed },

@@ -188,7 +188,7 @@ fn averaged(parts: &[(f64, usize)], lost: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trace::Observation;
+    use super::super::trace::TracePacket;
     use super::*;
 
     /// Packets a millisecond apart, with the delays and losses that are given.
@@ -197,7 +197,7 @@ mod tests {
         delay_s: impl Fn(usize) -> f32,
         lost: impl Fn(usize) -> bool,
     ) -> Trace {
-        let observation = |index: usize| Observation {
+        let observation = |index: usize| TracePacket {
             time_ns: index as i64 * 1_000_000,
             bytes: 1500,
             outcome: if lost(index) {
@@ -265,7 +265,7 @@ mod tests {
             500..900 => Seen::Unknown,
             _ => Seen::Passed,
         };
-        let observation = |index: usize| Observation {
+        let observation = |index: usize| TracePacket {
             time_ns: index as i64 * 1_000_000,
             bytes: 1500,
             outcome: fate(index),

@@ -104,7 +104,7 @@ fn departures(trace: &Trace) -> Vec<(f64, f32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::trace::Observation;
+    use crate::fit::trace::TracePacket;
     use crate::{Arrival, Limit, PathElement, Shaper, TickShaper, replay};
 
     const TICK_NS: i64 = 5_000_000;
@@ -118,7 +118,7 @@ mod tests {
             })
             .collect();
         let outcomes = replay(&mut shaper, &arrivals);
-        let observe = |(arrival, outcome): (&Arrival, crate::Outcome)| Observation {
+        let observe = |(arrival, outcome): (&Arrival, crate::Outcome)| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: Seen::Passed,

@@ -219,10 +219,10 @@ fn arrive_evenly(times_s: &[f64]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::trace::Observation;
+    use crate::fit::trace::TracePacket;
 
     fn trace(outcomes: &[(i64, Seen)]) -> Trace {
-        let observe = |&(time_us, outcome): &(i64, Seen)| Observation {
+        let observe = |&(time_us, outcome): &(i64, Seen)| TracePacket {
             time_ns: time_us * 1000,
             bytes: 1000,
             outcome,

@@ -224,7 +224,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::trace::Observation;
+    use crate::fit::trace::TracePacket;
 
     /// Bursts of 60 packets every 100 ms into a queue of 30 ms at 10 Mbit/s, with the last packets of each
     /// lost; returns the delays of all, and a trace in which `knows` selects the known ones.
@@ -238,7 +238,7 @@ mod tests {
             last_s = time_s;
             let lost = queue_s > 30e-3;
             waits_s.push(queue_s);
-            observations.push(Observation {
+            observations.push(TracePacket {
                 time_ns: (time_s * 1e9) as i64,
                 bytes: 1500,
                 outcome: if lost { Seen::Lost } else { Seen::Passed },

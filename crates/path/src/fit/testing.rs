@@ -1,6 +1,6 @@
 //! Traces with known truth, for the tests of the fits.
 
-use super::trace::{Observation, Seen, Trace};
+use super::trace::{Seen, Trace, TracePacket};
 use crate::{Arrival, PathElement, Random, replay};
 
 /// How packets reach the element.
@@ -105,7 +105,7 @@ impl Windows {
 /// The trace of a capture before an element: the packets that it dropped, and the delays of the others.
 pub fn observed(element: &mut impl PathElement, arrivals: &[Arrival]) -> Trace {
     let outcomes = replay(element, arrivals);
-    let observe = |(arrival, outcome): (&Arrival, &crate::Outcome)| Observation {
+    let observe = |(arrival, outcome): (&Arrival, &crate::Outcome)| TracePacket {
         time_ns: arrival.time_ns,
         bytes: arrival.bytes,
         outcome: if outcome.is_dropped() {

@@ -13,7 +13,7 @@ pub enum Seen {
 
 /// One packet before the path element.
 #[derive(Debug, Clone, Copy)]
-pub struct Observation {
+pub struct TracePacket {
     pub time_ns: i64,
     /// IP bytes.
     pub bytes: u32,
@@ -64,7 +64,7 @@ pub struct Trace {
 
 impl Trace {
     /// Sorts by time; packets with equal times keep their order.
-    pub fn new(mut observations: Vec<Observation>) -> Self {
+    pub fn new(mut observations: Vec<TracePacket>) -> Self {
         if !observations.is_sorted_by_key(|observation| observation.time_ns) {
             observations.sort_by_key(|observation| observation.time_ns);
         }
@@ -84,7 +84,7 @@ impl Trace {
         trace
     }
 
-    fn push(&mut self, observation: &Observation) {
+    fn push(&mut self, observation: &TracePacket) {
         let bytes = observation.bytes as f32;
         // a damaged clock may exceed the range of 292 years
         let since_start_ns = observation.time_ns.saturating_sub(self.start_ns);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn packets_of_one_instant_leave_a_line_one_after_the_other() {
         // 1000 bytes at 8 Mbit/s take 1 ms each: they leave at 1, 2 and 3 ms
-        let packet = |delay_s| Observation {
+        let packet = |delay_s| TracePacket {
             time_ns: 7,
             bytes: 1000,
             outcome: Seen::Passed,

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::rows::Rows;
-use super::trace::{Observation, Seen, Trace};
+use super::trace::{Seen, Trace, TracePacket};
 
-fn observations() -> impl Strategy<Value = Vec<Observation>> {
+fn observations() -> impl Strategy<Value = Vec<TracePacket>> {
     let gap_ns = prop_oneof![2 => Just(0i64), 4 => 0..200_000i64, 1 => 0..50_000_000i64];
     let outcome =
         prop_oneof![12 => Just(Seen::Passed), 2 => Just(Seen::Lost), 1 => Just(Seen::Unknown)];
@@ -14,7 +14,7 @@ fn observations() -> impl Strategy<Value = Vec<Observation>> {
         let mut time_ns = 1_700_000_000_000_000_000;
         let observe = |(gap_ns, bytes, outcome, delay_s)| {
             time_ns += gap_ns;
-            Observation {
+            TracePacket {
                 time_ns,
                 bytes,
                 outcome,
@@ -79,7 +79,7 @@ proptest! {
 
 #[test]
 fn losses_one_after_the_other_are_one_run() {
-    let observe = |(index, lost): (usize, &bool)| Observation {
+    let observe = |(index, lost): (usize, &bool)| TracePacket {
         time_ns: index as i64,
         bytes: 100,
         outcome: if *lost { Seen::Lost } else { Seen::Passed },

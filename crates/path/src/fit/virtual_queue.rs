@@ -236,10 +236,10 @@ pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::trace::Observation;
+    use crate::fit::trace::TracePacket;
 
     fn rows(packets: &[(i64, u32, Seen)]) -> Rows {
-        let observe = |&(time_ms, bytes, outcome): &(i64, u32, Seen)| Observation {
+        let observe = |&(time_ms, bytes, outcome): &(i64, u32, Seen)| TracePacket {
             time_ns: time_ms * 1_000_000,
             bytes,
             outcome,

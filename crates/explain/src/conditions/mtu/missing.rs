@@ -10,7 +10,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 
 use super::{Condition, between, condition as named};
 use crate::conditions::seconds;
-use crate::group::FlowRef;
+use crate::observe::group::FlowRef;
 
 /// First retransmission timeout of a sender without a measured round trip (RFC 6298, section 2.1): by then
 /// the data was retransmitted.

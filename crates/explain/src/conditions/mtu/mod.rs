@@ -13,7 +13,7 @@ use whydrop_tcp::Segment;
 use whydrop_verdict::{Cause, Quantity};
 
 use super::{Condition, seconds};
-use crate::group::{FlowRef, Group};
+use crate::observe::group::{FlowRef, Group};
 
 /// Packets that were too large, and their flows, by number in the document.
 #[derive(Debug, Default)]

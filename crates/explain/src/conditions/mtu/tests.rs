@@ -9,8 +9,8 @@ use whydrop_verdict::Cause;
 
 use crate::conditions::of_group;
 use crate::conditions::tests::{conditions, found, offer, steady};
-use crate::evidence::measure;
 use crate::testing::{MS, delivered, flow, group, lost};
+use crate::vantage::observe_group;
 
 const BLACK_HOLE: (Cause, Option<&str>) = (Cause::Mtu, Some("black-hole"));
 
@@ -96,7 +96,7 @@ fn one_message(port: u16, at_ms: i64, times: i64) -> Flow {
 
 fn of_all(flows: &[Flow]) -> Vec<(Cause, Option<&'static str>, f64)> {
     let group = group(flows);
-    let found = of_group(&group, &measure(&group), Cause::Unknown).found;
+    let found = of_group(&group, &observe_group(&group), Cause::Unknown).found;
     let named = found.iter();
     named
         .map(|one| (one.cause(), one.detail, one.confidence))
@@ -167,7 +167,7 @@ fn whole_segments_that_never_arrive_were_too_large() {
     let (cause, detail) = BLACK_HOLE;
     let judged = |flow: &Flow| {
         let group = group(std::slice::from_ref(flow));
-        let of_group = of_group(&group, &measure(&group), Cause::None);
+        let of_group = of_group(&group, &observe_group(&group), Cause::None);
         let instead = of_group.instead_of_flow(0, Cause::None);
         let found = &of_group.found;
         let named = found.iter().map(|one| (one.cause(), one.detail)).collect();

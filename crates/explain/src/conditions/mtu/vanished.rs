@@ -11,7 +11,7 @@ use whydrop_verdict::fact;
 
 use super::{Condition, between, condition as named, seconds_of, span};
 use crate::conditions::{CHANCE_NATS, SURE};
-use crate::group::FlowRef;
+use crate::observe::group::FlowRef;
 
 /// Retransmissions of one segment that indicate a defective path (R1 of RFC 9293, section 3.8.3).
 const REPEATS: usize = 3;

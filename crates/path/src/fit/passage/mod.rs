@@ -15,7 +15,7 @@ pub use contents::{BacklogAtLosses, Contents, backlog_at_losses, contents, packe
 pub use departures::{Departures, measure_departures};
 pub use overtaking::{FlowOvertaking, flow_overtaking};
 
-use super::trace::{Observation, Seen, Trace};
+use super::trace::{Seen, Trace, TracePacket};
 
 /// One packet's transit between two points.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,6 +85,11 @@ impl Passages {
         columns
     }
 
+    /// Share of all packets that were lost, 0 to 1.
+    pub fn lost_share(&self) -> f64 {
+        self.lost as f64 / self.len().max(1) as f64
+    }
+
     pub fn len(&self) -> usize {
         self.arrival_s.len()
     }
@@ -134,7 +139,7 @@ impl Passages {
 
     /// The trace for fits of losses and delays, with `overhead_bytes` added to every packet.
     pub fn trace(&self, overhead_bytes: u32) -> Trace {
-        let observation = |index: usize| Observation {
+        let observation = |index: usize| TracePacket {
             time_ns: self
                 .start_ns
                 .saturating_add((self.arrival_s[index] * 1e9).round() as i64),

@@ -4,8 +4,8 @@ use whydrop_path::fit::{
     BucketFit, DrainFit, Found, Trace, fit_drain_rate, score_near, search_bucket,
 };
 
-use crate::evidence::NEEDED_LOSS_SHARE;
-use crate::group::{Group, GroupTrace, line_rate_bps};
+use super::group::{Group, GroupTrace, line_rate_bps};
+use super::observation::NEEDED_LOSS_SHARE;
 
 /// A trace as it leaves the line behind the capture point, if there is one, and the fits to it.
 pub struct Placed {
@@ -211,13 +211,13 @@ const LINE_GAIN: f64 = 5.0;
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::{Observation, Seen};
+    use whydrop_path::fit::{Seen, TracePacket};
 
     use super::*;
 
     /// Ten packets at once every 12 ms, as a queue of 12 Mbit/s releases them.
     fn super_segments(delay_s: impl Fn(usize) -> Option<f32>) -> Trace {
-        let observation = |number: usize| Observation {
+        let observation = |number: usize| TracePacket {
             time_ns: (number / 10) as i64 * 12_000_000,
             bytes: 1_500,
             outcome: Seen::Passed,

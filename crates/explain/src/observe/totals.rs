@@ -3,7 +3,7 @@
 use whydrop_tcp::{Ecn, Flow, Kind, Limiter, Segment, SegmentFlags, Transfer, Vantage};
 use whydrop_verdict::Cause;
 
-use crate::group::{FlowRef, Group, wait_back_ns};
+use super::group::{FlowRef, Group, wait_back_ns};
 use crate::limits;
 
 /// Counters of the group's flows, summed.

@@ -1,7 +1,7 @@
 use whydrop_path::fit::Seen;
 use whydrop_tcp::{Fate, Kind, SegmentFlags};
 
-use crate::group::{FlowRef, Origin, by_destination, line_rate_bps};
+use super::group::{FlowRef, Origin, by_destination, line_rate_bps};
 use crate::testing::{MS, PAYLOAD_BYTES, delivered, flow, group, lost};
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use whydrop_datagrams::{Datagrams, Flow};
 use whydrop_path::fit::Trace;
 
-use crate::group::Group;
+use super::group::Group;
 
 /// Datagrams to the receiver of a group while it sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -89,7 +89,7 @@ fn rows(times_s: &[f64], bytes: &[f64]) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::Observation;
+    use whydrop_path::fit::TracePacket;
 
     use super::*;
 
@@ -97,7 +97,7 @@ mod tests {
         let mut now_s = 0.0;
         let packets = (0..count).map(|number| {
             now_s += gap_s(number);
-            Observation {
+            TracePacket {
                 time_ns: (now_s * 1e9) as i64,
                 bytes: 1500,
                 outcome: Seen::Passed,

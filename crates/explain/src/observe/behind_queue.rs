@@ -1,12 +1,12 @@
 //! A bucket that receives packets as a queue releases them: a policer behind a shaper.
 
 use super::buckets::{EXACT, refine};
-use super::models::bucket_over;
-use crate::replay_check::ReplayCheck;
+use super::replay_check::ReplayCheck;
+use crate::hop::models::bucket_over;
 use crate::thresholds::SMALLEST_BUCKET_PACKETS;
 use whydrop_path::Arrival;
 use whydrop_path::fit::passage::{Departures, Passages};
-use whydrop_path::fit::{Agreement, BucketFit, Observation, Trace, fit_bucket};
+use whydrop_path::fit::{Agreement, BucketFit, Trace, TracePacket, fit_bucket};
 
 /// A bucket behind the queue of the same hop.
 #[derive(Debug, Clone, Copy)]
@@ -68,14 +68,14 @@ pub fn bucket_behind_queue(
             left_s
         };
         last_s = last_s.max(at_s);
-        Observation {
+        TracePacket {
             time_ns: (at_s * 1e9) as i64,
             bytes: passages.bytes[index] as u32,
             outcome: passages.outcome[index],
             delay_s: None,
         }
     };
-    let observations: Vec<Observation> = (0..passages.len()).map(observation).collect();
+    let observations: Vec<TracePacket> = (0..passages.len()).map(observation).collect();
     let mut last_ns = i64::MIN;
     let arrivals = observations.iter().map(|seen| {
         last_ns = last_ns.max(seen.time_ns);
@@ -130,7 +130,7 @@ mod tests {
             })
             .collect();
         let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
-        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| Observation {
+        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| TracePacket {
             time_ns: arrival.time_ns,
             bytes: arrival.bytes,
             outcome: if outcome.is_dropped() {

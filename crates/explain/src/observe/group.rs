@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::before_capture::arrivals_ns;
-use whydrop_path::fit::{Observation, Seen, Trace};
+use super::before_capture::arrivals_ns;
+use whydrop_path::fit::{Seen, Trace, TracePacket};
 use whydrop_tcp::{Fate, Flow, Kind, Segment, SegmentFlags, clocked_wait_ns};
 
 /// A flow that carried data, with its number in the document.
@@ -109,7 +109,7 @@ impl Group<'_> {
             let arrivals_ns = arrivals_ns(flow);
             let outcome = &outcome;
             move |number, segment| {
-                Some(Observation {
+                Some(TracePacket {
                     time_ns: arrivals_ns[number],
                     bytes: segment.ip_bytes(),
                     outcome: outcome(segment)?,
@@ -128,7 +128,7 @@ impl Group<'_> {
             move |_, segment| {
                 let wait_ns = always_ns + clocked_wait_ns(waits, segment.time_ns);
                 let passed = !segment.flags.has(SegmentFlags::INFERRED);
-                Some(Observation {
+                Some(TracePacket {
                     time_ns: segment.time_ns - wait_ns,
                     bytes: segment.ip_bytes(),
                     outcome: fate(segment),
@@ -163,10 +163,10 @@ impl Group<'_> {
     /// The observations that `observed` makes of each flow's segments, sorted by time.
     fn gathered<'a, Observe>(&'a self, observed: impl Fn(&'a Flow) -> Observe) -> GroupTrace
     where
-        Observe: Fn(usize, &'a Segment) -> Option<Observation>,
+        Observe: Fn(usize, &'a Segment) -> Option<TracePacket>,
     {
         let packets = self.flows.iter().map(|flow| flow.flow.segments.len()).sum();
-        let mut rows: Vec<(Observation, Origin)> = Vec::with_capacity(packets);
+        let mut rows: Vec<(TracePacket, Origin)> = Vec::with_capacity(packets);
         for (member, flow) in (0..).zip(&self.flows) {
             let observe = observed(flow.flow);
             let segments = (0..).zip(&flow.flow.segments);

@@ -4,9 +4,10 @@
 use whydrop_path::fit::passage::{Passage, Passages};
 use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay};
 
-use super::super::measure::{HopInput, measure_hop};
 use super::*;
-use crate::totals::Totals;
+use crate::cause::{Outcome, judge};
+use crate::observe::totals::Totals;
+use crate::observe::{HopInput, laws_of_hop, measure_hop};
 
 const RATE_BPS: u64 = 20_000_000;
 const BYTES: u32 = 1_500;
@@ -26,7 +27,7 @@ fn bursts() -> Vec<Arrival> {
 }
 
 /// The hop formed by an element, 5 ms long; `lost` selects further packets that it drops.
-fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Hop {
+fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Observation {
     let arrivals = bursts();
     let outcomes = replay(element, &arrivals);
     let passage = |(index, outcome): (usize, whydrop_path::Outcome)| {
@@ -62,11 +63,20 @@ fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Hop 
     })
 }
 
-fn policed() -> Hop {
+fn exact(seen: &Observation) -> &Exact {
+    seen.exact.as_ref().expect("observed between two captures")
+}
+
+fn judged(mut seen: Observation) -> (Observation, Outcome) {
+    let outcome = judge(&mut seen, |seen| Some(laws_of_hop(exact(seen))));
+    (seen, outcome)
+}
+
+fn policed() -> Observation {
     hop_of(&mut Policer::new(RATE_BPS, 30_000), |_| false)
 }
 
-fn queued() -> Hop {
+fn queued() -> Observation {
     let limit = Limit::packets(30);
     let mut queue = Fifo::new(RATE_BPS, limit).with_in_service(InService::Counted);
     hop_of(&mut queue, |_| false)
@@ -74,47 +84,49 @@ fn queued() -> Hop {
 
 #[test]
 fn a_policer_is_named_with_its_bucket() {
-    let hop = policed();
-    let found = judge_hop(&hop).judgement;
+    let (hop, found) = judged(policed());
     assert_eq!(found.cause, Cause::Policer, "{found:?}");
-    let fit = hop.bucket.expect("a bucket is fitted");
+    let exact = exact(&hop);
+    let fit = exact.bucket.expect("a bucket is fitted");
     assert!((fit.rate_bps.value / RATE_BPS as f64 - 1.0).abs() < 0.01);
-    assert!(!waits_for_its_backlog(&hop));
-    assert!(starves(&hop, &fit).is_none());
-    assert!(failing_replay(&hop, &fit).is_none());
+    assert!(!waits_for_its_backlog(&hop, exact));
+    assert!(starves(exact, &fit).is_none());
+    assert!(failing_replay(exact, &fit).is_none());
 }
 
 #[test]
 fn a_full_queue_is_no_policer_because_packets_wait() {
-    let hop = queued();
-    let found = judge_hop(&hop).judgement;
+    let (hop, found) = judged(queued());
     assert_eq!(found.cause, Cause::DeepQueue, "{found:?}");
-    assert!(waits_for_its_backlog(&hop));
-    let fit = hop.bucket.expect("its losses are those of a bucket");
-    assert!(drains_as_drops(&hop, &fit).is_some());
+    let exact = exact(&hop);
+    assert!(waits_for_its_backlog(&hop, exact));
+    let fit = exact.bucket.expect("its losses are those of a bucket");
+    assert!(drains_as_drops(exact, &fit).is_some());
 }
 
 #[test]
 fn a_bucket_without_passes_for_longer_than_its_fill_time_is_rejected() {
     let hop = policed();
-    let fit = hop.bucket.expect("a bucket is fitted");
+    let fit = exact(&hop).bucket.expect("a bucket is fitted");
     // every third burst is lost as a whole, and the end of the burst before it
     let silent = |arrival: Arrival| {
         let (burst, since_ns) = (arrival.time_ns / EVERY_NS, arrival.time_ns % EVERY_NS);
         burst % 3 == 2 || burst % 3 == 1 && since_ns > 2 * MS
     };
     let starved = hop_of(&mut Policer::new(RATE_BPS, 30_000), silent);
-    assert!(starves(&starved, &fit).is_some());
+    assert!(starves(exact(&starved), &fit).is_some());
 }
 
 #[test]
 fn losses_at_the_longest_queueing_delays_are_not_those_of_a_bucket_with_other_drops() {
     let policed = policed();
-    let fit = policed.bucket.expect("a bucket is fitted");
-    assert!(drops_what_waits(&policed, &fit).is_none());
+    let fit = exact(&policed).bucket.expect("a bucket is fitted");
+    assert!(drops_what_waits(&policed, exact(&policed), &fit).is_none());
     let queued = queued();
-    assert!(drops_what_waits(&queued, &fit).is_some());
+    assert!(drops_what_waits(&queued, exact(&queued), &fit).is_some());
     // its own backlog drops exactly these packets, and other rules distinguish it from a policer
-    let own = queued.bucket.expect("its losses are those of a bucket");
-    assert!(drops_what_waits(&queued, &own).is_none());
+    let own = exact(&queued)
+        .bucket
+        .expect("its losses are those of a bucket");
+    assert!(drops_what_waits(&queued, exact(&queued), &own).is_none());
 }

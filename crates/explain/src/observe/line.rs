@@ -90,11 +90,7 @@ fn best_for_a_full_queue(passages: &Passages, rates: &[f64]) -> Option<f64> {
     let through = passages.through_line(best_bps);
     let departures = measure_departures(&through)?;
     let backlog = backlog_at_losses(&through, departures.idle_wait_s)?;
-    full_queue(&backlog, lost_share(&through)).then_some(best_bps)
-}
-
-fn lost_share(passages: &Passages) -> f64 {
-    passages.lost as f64 / passages.len().max(1) as f64
+    full_queue(&backlog, through.lost_share()).then_some(best_bps)
 }
 
 /// The lowest rate at which no packet leaves more than a typical packet's time before the line has sent it.

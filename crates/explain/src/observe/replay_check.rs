@@ -3,7 +3,7 @@
 use whydrop_path::fit::{BucketFit, Seen};
 use whydrop_path::{Arrival, Policer, replay};
 
-use crate::group::GroupTrace;
+use super::group::GroupTrace;
 use crate::thresholds::{REPLAYED_BEFORE_SHARE, REPLAYED_SHARE};
 
 /// Agreement of the packets that a model drops with the lost ones.

@@ -215,10 +215,10 @@ pub fn holes(trace: &Trace) -> Holes {
 mod tests {
     use super::*;
     use crate::testing::{MS, delivered, flow, lost};
-    use whydrop_path::fit::Observation;
+    use whydrop_path::fit::TracePacket;
 
-    fn seen(outcome: Seen, time_ns: i64) -> Observation {
-        Observation {
+    fn seen(outcome: Seen, time_ns: i64) -> TracePacket {
+        TracePacket {
             time_ns,
             bytes: 1000,
             outcome,

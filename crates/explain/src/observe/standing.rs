@@ -4,7 +4,7 @@ use whydrop_path::fit::{Seen, Trace};
 
 /// The longest time in seconds without losses in which all packets with a known delay waited for longer than
 /// `wait_s`.
-pub(crate) fn stood_s(trace: &Trace, wait_s: f64) -> f64 {
+pub fn stood_s(trace: &Trace, wait_s: f64) -> f64 {
     let (mut longest_s, mut since_s) = (0.0_f64, None);
     let packets = trace.time_s.iter().zip(&trace.delay_s).zip(&trace.outcome);
     for ((&time_s, &delay_s), &outcome) in packets {
@@ -20,13 +20,13 @@ pub(crate) fn stood_s(trace: &Trace, wait_s: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::Observation;
+    use whydrop_path::fit::TracePacket;
 
     use super::*;
 
     /// A packet every 10 ms, each with its delay; `None` for one that was lost.
     fn trace(delays_s: impl Iterator<Item = Option<f32>>) -> Trace {
-        let observations = delays_s.enumerate().map(|(number, delay_s)| Observation {
+        let observations = delays_s.enumerate().map(|(number, delay_s)| TracePacket {
             time_ns: number as i64 * 10_000_000,
             bytes: 1_500,
             outcome: delay_s.map_or(Seen::Lost, |_| Seen::Passed),

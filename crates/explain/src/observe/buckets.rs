@@ -7,7 +7,6 @@ use whydrop_path::fit::{
 };
 
 use super::byte_basis::ByteBasis;
-use crate::evidence::Evidence;
 
 /// A dual-rate policer, in the bytes that it counts, or in IP bytes if that is unknown.
 #[derive(Debug, Clone, Copy)]
@@ -43,18 +42,19 @@ const NEEDED_SHARE: f64 = 0.9;
 
 impl Buckets {
     /// Finds the buckets, starting from the result of a search over the losses.
-    pub fn find(passages: &Passages, evidence: &Evidence, noise_s: f64) -> Self {
-        let trace = &evidence.group_trace.trace;
+    pub fn find(
+        passages: &Passages,
+        trace: &Trace,
+        rough: Option<&BucketFit>,
+        noise_s: f64,
+    ) -> Self {
         if passages.len() > MOST_REFINED {
             return Self {
-                single: evidence.bucket,
+                single: rough.copied(),
                 ..Self::default()
             };
         }
-        let refined = evidence
-            .bucket
-            .as_ref()
-            .map(|fit| refine(trace, fit, noise_s));
+        let refined = rough.map(|fit| refine(trace, fit, noise_s));
         let exact = refined.as_ref().is_some_and(|(refined, _)| {
             let fit = refined.fit();
             let corrected = fit.agreement.corrected_bytes() / trace.lost.max(1) as f64;

@@ -1,19 +1,18 @@
-//! Measurements of a hop before a mechanism is named.
+//! The hop, or several, between two captures, observed: the packets that entered it, and what became of each.
 
+use whydrop_path::fit::Agreement;
 use whydrop_path::fit::passage::{
-    BacklogAtLosses, Departures, FlowOvertaking, Passages, backlog_at_losses, flow_overtaking,
-    measure_departures,
+    Departures, Passages, backlog_at_losses, flow_overtaking, measure_departures,
 };
-use whydrop_path::fit::{Agreement, BucketFit};
 
-use super::behind_queue::{BehindQueue, bucket_behind_queue};
-use super::buckets::{Buckets, TwoBuckets, noise_bytes, sharper};
-use super::byte_basis::ByteBasis;
-use super::line;
-use super::thinning::{self, Thinning};
-use crate::evidence::{Evidence, measure_trace};
-use crate::group::GroupTrace;
-use crate::totals::Totals;
+use super::behind_queue::bucket_behind_queue;
+use super::buckets::{Buckets, sharper};
+use super::exact::Exact;
+use super::group::GroupTrace;
+use super::observation::Observation;
+use super::totals::Totals;
+use super::trace::measure_trace;
+use super::{line, thinning};
 
 /// The input of a hop's measurement.
 pub struct HopInput {
@@ -27,78 +26,13 @@ pub struct HopInput {
     pub missed_share: f64,
 }
 
-/// All measurements of one hop in one direction.
-#[derive(Debug)]
-pub struct Hop {
-    /// Packets as they enter the hop: behind the sender's line, if they were captured before it.
-    pub passages: Passages,
-    /// Losses and delays, as for one capture, but exact.
-    pub evidence: Evidence,
-    pub departures: Option<Departures>,
-    pub backlog: Option<BacklogAtLosses>,
-    pub overtaking: FlowOvertaking,
-    /// The bucket fitted to the losses, refined.
-    pub bucket: Option<BucketFit>,
-    /// A dual-rate policer, if a single bucket does not explain the losses.
-    pub two_buckets: Option<TwoBuckets>,
-    /// A bucket that receives the packets as they leave the queue of this hop.
-    pub behind_queue: Option<BehindQueue>,
-    /// A slow link that drops acknowledgments superseded by newer ones, if those were lost.
-    pub thinning: Option<Thinning>,
-    /// The bytes that the bucket counts, if small packets show it, and the bucket in those bytes.
-    pub bucket_basis: Option<(ByteBasis, BucketFit)>,
-    /// Packets that were marked (Congestion Experienced) in the hop.
-    pub marked: usize,
-    /// Variation of timestamps and of idle lines, seconds.
-    pub noise_s: f64,
-    /// Share of the packets that either capture lacks.
-    pub missed_share: f64,
-}
-
-impl Hop {
-    /// Longest delay of a packet that was not queued, seconds: half of the noise.
-    pub fn idle_wait_s(&self) -> f64 {
-        self.departures
-            .map_or(0.0, |departures| departures.idle_wait_s)
-    }
-
-    /// The bytes that pass a bucket within the timestamp error.
-    pub fn noise_bytes(&self, fit: &BucketFit) -> f64 {
-        noise_bytes(fit, self.noise_s)
-    }
-
-    /// A typical full packet, IP bytes.
-    pub fn packet_bytes(&self) -> f64 {
-        self.evidence.group_trace.trace.typical_bytes
-    }
-
-    /// The bytes that the hop counts, from its departures.
-    pub fn drain_basis(&self) -> Option<ByteBasis> {
-        let overhead = self.departures?.overhead_bytes?;
-        let half_width = (overhead.high? - overhead.low?) / 2.0;
-        let mut by_distance: Vec<(f64, ByteBasis)> = ByteBasis::ALL
-            .into_iter()
-            .map(|basis| {
-                (
-                    (overhead.value - f64::from(basis.overhead_bytes())).abs(),
-                    basis,
-                )
-            })
-            .collect();
-        by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // the nearest, if the next one is clearly outside the measurement's interval
-        (by_distance[0].0 + half_width < by_distance[1].0 - half_width / 2.0)
-            .then_some(by_distance[0].1)
-    }
-}
-
 /// Least timestamp noise in seconds: the time that a kernel takes to stamp a packet.
 const LEAST_NOISE_S: f64 = 1e-6;
 /// ... and largest: transit times that vary by more do so because of queueing, seconds.
-pub(super) const MOST_NOISE_S: f64 = 1e-3;
+pub const MOST_NOISE_S: f64 = 1e-3;
 
 /// Measures a hop.
-pub fn measure_hop(input: HopInput) -> Hop {
+pub fn measure_hop(input: HopInput) -> Observation {
     let HopInput {
         passages,
         offloaded,
@@ -114,20 +48,25 @@ pub fn measure_hop(input: HopInput) -> Hop {
         trace: passages.trace(0),
         origins: Vec::new(),
     };
-    let mut evidence = measure_trace(plain, None, totals, base_rtt_s);
-    let passages = match evidence.line_rate_bps {
+    let mut seen = measure_trace(plain, None, totals, base_rtt_s);
+    let passages = match seen.line_rate_bps {
         Some(queue_bps) => passages.through_line(queue_bps),
         None => passages,
     };
-    evidence.line_rate_bps = line_bps.or(evidence.line_rate_bps);
+    seen.line_rate_bps = line_bps.or(seen.line_rate_bps);
     let departures = measure_departures(&passages).map(|found| of_others(found, missed_share));
     let noise_s = noise_s(&passages, departures.as_ref());
-    let buckets = Buckets::find(&passages, &evidence, noise_s);
+    let buckets = Buckets::find(
+        &passages,
+        &seen.group_trace.trace,
+        seen.bucket.as_ref(),
+        noise_s,
+    );
     let bucket = buckets.single;
-    evidence.bucket = bucket.map(|refined| sharper(refined, evidence.bucket));
+    seen.bucket = bucket.map(|refined| sharper(refined, seen.bucket));
     // the bucket is replayed with its refined parameters instead
-    evidence.replay = None;
-    evidence.delays_are_own = true;
+    seen.replay = None;
+    seen.delays_are_own = true;
     let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
     let two = buckets.two.map(|two| two.pair.committed.agreement);
     let before = bucket.map(|fit| fit.agreement).into_iter().chain(two);
@@ -138,7 +77,7 @@ pub fn measure_hop(input: HopInput) -> Hop {
         .then(|| bucket_behind_queue(&passages, departures.as_ref(), &before, noise_s))
         .flatten()
         .map(|behind| behind.holding(bucket.as_ref()));
-    Hop {
+    seen.exact = Some(Exact {
         backlog: backlog_at_losses(&passages, idle_wait_s),
         overtaking: flow_overtaking(&passages, 3.0 * noise_s.min(MOST_NOISE_S)),
         // a bucket that fits behind a queue also fits two buckets before it for a while
@@ -149,11 +88,11 @@ pub fn measure_hop(input: HopInput) -> Hop {
         bucket,
         bucket_basis: buckets.basis,
         departures,
-        evidence,
         passages,
         noise_s,
         missed_share,
-    }
+    });
+    seen
 }
 
 /// Factor by which the unseen share of the service may exceed the share that captures lack: they lose more at
