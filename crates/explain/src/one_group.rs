@@ -6,8 +6,7 @@ use whydrop_datagrams::Datagrams;
 use whydrop_tcp::Transfer;
 use whydrop_verdict::Cause;
 
-use crate::cause::aqm::Family;
-use crate::cause::{Outcome, judge};
+use crate::cause::{Description, Outcome, describe, judge};
 use crate::conditions;
 use crate::error::without_verdict;
 use crate::limited::Bottleneck;
@@ -22,7 +21,7 @@ use crate::tabulate;
 use crate::thresholds::FEWEST_BY_CHANCE;
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer};
 use crate::vantage::observe_group;
-use crate::verdict::{Found, verdict};
+use crate::verdict::{Subject, verdict, verdict_of};
 
 /// Share of acknowledged packets missing from the capture that deserves a verdict of its own: counts of
 /// losses are wrong by as much.
@@ -76,7 +75,6 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
     if !lossy && outcome.cause == Cause::Aqm {
         seen.laws = laws(&seen);
     }
-    let family = Family::shown(&seen).filter(|_| outcome.cause == Cause::Aqm);
     let bottleneck = match lossy {
         true => bottleneck.dropping(outcome.cause),
         false => bottleneck,
@@ -102,7 +100,7 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
         limited = beside_losses(group, &bottleneck, outcome, few);
     }
     let all = seen.totals;
-    let on_load = on_load(&mut seen, limited, on_losses, family.as_ref(), model);
+    let on_load = on_load(&mut seen, limited, on_losses, model);
     seen.totals = all;
     let too_large = conditions.too_large.clone();
     let missing = conditions.missing_flows();
@@ -151,7 +149,6 @@ fn on_load(
     seen: &mut Observation,
     limited: Vec<LimitedFlows<()>>,
     on_losses: Option<OnLosses>,
-    family: Option<&Family>,
     mut model: Option<ModelTable>,
 ) -> Vec<(Cause, Ranked)> {
     let all = seen.totals;
@@ -174,14 +171,21 @@ fn on_load(
                 }
             }
         };
-        let mut found = Found::new(cause, seen, one.flows.names(), one.flows.mss_bytes());
-        found.facts.extend(limits::unseen(&one.flows));
-        if let Some(family) = family.filter(|_| losses.is_some() || on_losses.is_none()) {
-            found.detail = Some(family.name().to_owned());
-            found.parameters.extend(family.parameters());
-            found.facts.extend(family.fact());
-        }
-        let ranked = Ranked::new(verdict(&one.outcome, seen, found), &seen.totals);
+        // the family is that of the element that drops or marks
+        let said = match losses.is_some() || on_losses.is_none() {
+            true => describe(cause, seen),
+            false => Description {
+                detail: None,
+                ..describe(cause, seen)
+            },
+        };
+        let subject = Subject {
+            flows: one.flows.names(),
+            mss_bytes: one.flows.mss_bytes(),
+            first: limits::unseen(&one.flows),
+            ..Subject::default()
+        };
+        let ranked = Ranked::new(verdict_of(&one.outcome, seen, said, subject), &seen.totals);
         let ranked = match losses.is_some_and(|losses| losses.few) {
             true => ranked.of_few(&seen.totals),
             false => ranked,
@@ -200,8 +204,12 @@ fn on_capture_loss(group: &Group, seen: &Observation) -> Option<Ranked> {
         return None;
     }
     let outcome = Outcome::new(Cause::CaptureLoss, 0.99);
-    let found = Found::new(outcome.cause, seen, group.names(), group.mss_bytes());
-    let mut verdict = verdict(&outcome, seen, found);
+    let subject = Subject {
+        flows: group.names(),
+        mss_bytes: group.mss_bytes(),
+        ..Subject::default()
+    };
+    let mut verdict = verdict(&outcome, seen, subject);
     // the losses belong to the first verdict
     (verdict.lost, verdict.explained) = (0, 0.0);
     Some(Ranked::new(verdict, totals))

@@ -63,7 +63,7 @@ mod tests {
     use crate::cause::Outcome;
     use crate::observe::totals::Totals;
     use crate::testing::{MS, delivered, flow, group};
-    use crate::verdict::{Found, verdict};
+    use crate::verdict::{Subject, verdict};
 
     /// In one of its two seconds the sender had nothing to send.
     fn half_idle() -> Flow {
@@ -93,8 +93,12 @@ mod tests {
         let group = group(&flows);
         let seen = crate::vantage::observe_group(&group);
         let outcome = Outcome::new(Cause::Sender, 0.9);
-        let found = Found::new(Cause::Sender, &seen, group.names(), group.mss_bytes());
-        let limited = Ranked::new(verdict(&outcome, &seen, found), &Totals::default());
+        let subject = Subject {
+            flows: group.names(),
+            mss_bytes: group.mss_bytes(),
+            ..Subject::default()
+        };
+        let limited = Ranked::new(verdict(&outcome, &seen, subject), &Totals::default());
         let mut verdicts = [limited];
         let limited = |verdicts: &[Ranked; 1]| verdicts[0].verdict.limited_share;
         assert!((limited(&verdicts) - 0.5).abs() < 1e-9);

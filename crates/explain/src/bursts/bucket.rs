@@ -5,7 +5,7 @@ use serde::Serialize;
 use whydrop_verdict::Quantity;
 
 use super::trains::{Train, weighted_median};
-use crate::parameters::CLOCK_ERROR;
+use crate::quantities::CLOCK_ERROR;
 
 /// A token bucket, in IP bytes.
 #[derive(Debug, Clone, Serialize)]

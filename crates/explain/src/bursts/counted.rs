@@ -13,7 +13,7 @@ use super::trains::basis_of_rates;
 use super::{Bucket, Bursts, Limit};
 use crate::document::Verdict;
 use crate::observe::ByteBasis;
-use crate::parameters::CLOCK_ERROR;
+use crate::quantities::CLOCK_ERROR;
 
 /// One train.
 #[derive(Debug, Clone, PartialEq)]

@@ -33,6 +33,7 @@ use crate::document::Verdict;
 use crate::hop::hop_verdict;
 use crate::observe::totals::Totals;
 use crate::observe::{ByteBasis, HopInput, Observation, laws_of_hop, measure_hop};
+use crate::verdict::Subject;
 pub use bucket::Bucket;
 use bucket::bucket;
 pub use counted::{CountedTrain, explain_counted_trains};
@@ -162,10 +163,13 @@ pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
 }
 
 fn verdict(seen: &mut Observation) -> Verdict {
-    let place = Place::of(PlaceKind::Between, &[1, 2]);
-    let largest = f64::from(seen.group_trace.trace.largest_bytes);
+    let subject = Subject {
+        place: Some(Place::of(PlaceKind::Between, &[1, 2])),
+        mss_bytes: f64::from(seen.group_trace.trace.largest_bytes),
+        ..Subject::default()
+    };
     let outcome = judge(seen, |seen| seen.exact.as_ref().map(laws_of_hop));
-    hop_verdict(&outcome, seen, place, Vec::new(), largest, Vec::new()).0
+    hop_verdict(&outcome, seen, subject).0
 }
 
 /// The packets in the hop. The transit time of the idle path is that of the fastest packet of each lot and

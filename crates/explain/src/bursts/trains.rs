@@ -6,7 +6,7 @@ use whydrop_verdict::Quantity;
 use super::BurstPacket;
 use super::bucket::Broken;
 use crate::observe::{ByteBasis, Exact};
-use crate::parameters::CLOCK_ERROR;
+use crate::quantities::CLOCK_ERROR;
 
 /// Variation of the times between back-to-back arrivals: `share` of them vary by less, in service times of a
 /// packet. Timestamps are equally uncertain.

@@ -1,20 +1,36 @@
 //! Active queue management: a law drops or marks packets before the queue is full.
 
-use std::collections::BTreeMap;
+mod family;
 
-use whydrop_path::fit::Interval;
-use whydrop_path::fit::managed::{Law, LawFit, Management};
-use whydrop_verdict::{Cause, Fact, Quantity, fact, log_odds};
+use whydrop_verdict::{Cause, Fact, fact};
 
+use super::law_followed::{LAWFUL, drops_early, law_followed};
 use super::policer::beside_queue;
+use super::queue::{self, queue_facts};
 use super::random_loss::may_be_single;
-use super::{Outcome, Patterns, Weight, queue};
-use crate::observe::Exact;
-use crate::observe::Observation;
-use crate::observe::stood_s;
+use super::{Description, Hypothesis, Outcome, Patterns, Weight};
+use crate::observe::{Exact, Observation, stood_s};
+use crate::quantities::{drain_rate, drain_rate_between};
 use crate::thresholds::*;
+pub use family::Family;
 
-pub fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+pub struct Managed;
+
+impl Hypothesis for Managed {
+    fn causes(&self) -> &'static [Cause] {
+        &[Cause::Aqm]
+    }
+
+    fn weigh(&self, seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+        weigh(seen, patterns)
+    }
+
+    fn describe(&self, _cause: Cause, seen: &Observation) -> Description {
+        describe(seen)
+    }
+}
+
+fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
     if seen.full_queue_shows() {
         let median_s = seen.waited_at_loss_s();
         let why = fact!("drops-only-when-full", median_s = median_s);
@@ -123,182 +139,49 @@ pub fn is_open(seen: &Observation, outcome: &Outcome) -> bool {
     }
 }
 
-/// Drops of a queue that is not full, as a pattern.
-pub struct LawFollowed {
-    /// How much more likely than losses at one rate, nats.
-    pub nats: f64,
-    /// What the same pattern without queue management costs, nats.
-    pub price: f64,
-}
-
-/// Confidence from drops that follow a law, between two captures. Fitted on transfers of the training split.
-pub const LAWFUL: f64 = 0.95;
-/// ... and from drops of a queue with room, if flows overtake each other in it.
-const ISOLATES: f64 = 0.65;
-/// Standard deviations from which losses are related to the queue: one chance in three million, divided among
-/// several mechanisms that are tried.
-const RELATED_DEVIATIONS: f64 = 5.0;
-
-/// The law that the drops follow, if the laws were measured and it predicts them far better than anything
-/// else; between two captures also drops that depend on the backlog of a queue with room.
-pub fn law_followed(seen: &Observation) -> Option<LawFollowed> {
-    let laws = seen.laws.as_ref().filter(|_| seen.totals.lost > 0)?;
-    let followed = |nats: f64, confidence: f64| LawFollowed {
-        nats,
-        price: log_odds(confidence) + seen.exact_nats(),
+fn describe(seen: &Observation) -> Description {
+    let totals = &seen.totals;
+    let family = Family::shown(seen);
+    let headline = match totals.lost {
+        0 => fact!(
+            "marked-by-aqm",
+            marked = totals.ce_marked,
+            echoes = totals.ecn_echoes
+        ),
+        _ => fact!("dropped-by-aqm", flows = totals.lossy_flows),
     };
-    if laws.are_followed() {
-        return Some(followed(laws.best_nats(), LAWFUL));
-    }
-    let exact = seen.exact.as_ref()?;
-    exact.departures.as_ref()?;
-    let deviations = exact.deviations();
-    // log-likelihood ratio of a normal distribution
-    let nats = deviations * deviations / 2.0;
-    match (deviations > RELATED_DEVIATIONS, overtakes_with_room(exact)) {
-        (true, true) => Some(followed(nats, LAWFUL)),
-        (true, false) => Some(followed(nats, ISOLATES)),
-        (false, true) => Some(followed(-CHANCE, ISOLATES)),
-        (false, false) => None,
-    }
-}
-
-/// True if exact fates show drops of a queue that is not full.
-pub fn drops_early(seen: &Observation) -> bool {
-    seen.exact.is_some() && law_followed(seen).is_some()
-}
-
-/// True if a queue that is long but not full drops, and flows overtake each other in it. On a path without
-/// queue management, losses with a queue ahead are rare.
-fn overtakes_with_room(exact: &Exact) -> bool {
-    exact.has_a_long_queue() && exact.flows_overtake() && exact.drops_with_room()
-}
-
-/// A family of active queue management, as far as it can be identified from outside.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Family {
-    /// The law that the drops and marks follow.
-    pub law: Option<LawFit>,
-    /// Flows overtake each other: each has its own queue.
-    pub isolates: bool,
-    /// The law is certainly COBALT's.
-    cobalt: bool,
-    /// Gain of the law in nats over chance, and the number of drops and marks.
-    nats: f64,
-    events: usize,
-}
-
-impl Family {
-    /// The family that drops or marks show, if the laws were measured.
-    pub fn shown(seen: &Observation) -> Option<Self> {
-        let laws = seen.laws.as_ref()?;
-        let family = || Self::of(laws.best.as_ref(), laws.isolates);
-        match &seen.exact {
-            _ if seen.totals.lost == 0 => family(),
-            Some(exact) if exact.departures.is_some() || laws.are_followed() => family(),
-            Some(_) => None,
-            // evidence for queue management already outweighs a full queue of about equal likelihood
-            None if laws.are_as_likely() => family(),
-            None => None,
+    let mut said = Description {
+        explained: seen.share_delayed(),
+        limited_share: seen.busy_share(),
+        detail: family.as_ref().map(Family::name),
+        facts: match totals.lost {
+            0 => Vec::new(),
+            _ => queue_facts(seen),
+        },
+        ..Description::new(headline)
+    };
+    let rate = match &seen.exact {
+        Some(exact) => {
+            said.counted = queue::found_inside(exact);
+            said.counted
+                .extend(overtook(exact).filter(|_| family.is_some_and(|one| one.isolates)));
+            said.byte_basis = exact.drain_basis();
+            drain_rate_between(seen, exact, said.byte_basis)
         }
-    }
-
-    fn of(management: Option<&Management>, isolates: bool) -> Option<Self> {
-        let found_law =
-            management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
-        // queues per flow run CoDel or PIE; RED is only the nearest approximation of another law there
-        let found_law = found_law.filter(|found| !(isolates && found.laws[0].law == Law::Red));
-        let family = Self {
-            law: found_law.map(|found| found.laws[0]),
-            isolates,
-            cobalt: found_law.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
-            nats: found_law.map_or(0.0, |found| found.laws[0].nats),
-            events: management.map_or(0, |found| found.events),
-        };
-        (isolates || family.law.is_some()).then_some(family)
-    }
-
-    pub fn name(&self) -> &'static str {
-        let Some(fit) = self.law else {
-            return "flow-queueing";
-        };
-        match (fit.law, self.isolates) {
-            // only cake combines it with a queue for each flow
-            (Law::Cobalt, true) if self.cobalt => "cake",
-            (Law::CoDel | Law::Cobalt, false) => "codel",
-            (Law::CoDel | Law::Cobalt, true) => "fq-codel",
-            (Law::Pie, false) => "pie",
-            (Law::Pie, true) => "fq-pie",
-            (Law::DualPi2, _) => "dualpi2",
-            (Law::Red, _) => "red",
-        }
-    }
-
-    pub fn fact(&self) -> Option<Fact> {
-        self.law
-            .map(|_| fact!("law-followed", events = self.events, gain_nats = self.nats))
-    }
-
-    /// The parameters of the law.
-    pub fn parameters(&self) -> BTreeMap<String, Quantity> {
-        let Some(fit) = self.law else {
-            return BTreeMap::new();
-        };
-        let target = match fit.law {
-            Law::Red => "threshold_s",
-            _ => "target_s",
-        };
-        let quantity = |interval: Interval| Quantity {
-            value: interval.value,
-            low: interval.low,
-            high: interval.high,
-        };
-        let interval = fit
-            .interval_s
-            .map(|interval| ("interval_s".to_owned(), quantity(interval)));
-        [(target.to_owned(), quantity(fit.target_s))]
-            .into_iter()
-            .chain(interval)
-            .collect()
-    }
+        None => Some(drain_rate(seen)),
+    };
+    said.counted.extend(family.and_then(|family| family.fact()));
+    said.parameters = family.map(|family| family.parameters()).unwrap_or_default();
+    said.parameters
+        .extend(rate.map(|rate| ("drain_rate_bps".to_owned(), rate)));
+    said
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One law with a large lead.
-    fn leading(law: Law) -> Management {
-        let at = |value: f64| Interval {
-            value,
-            low: None,
-            high: None,
-        };
-        let fit = |law: Law, nats: f64| LawFit {
-            law,
-            nats,
-            target_s: at(5e-3),
-            interval_s: None,
-        };
-        let rival = match law {
-            Law::Pie => Law::Red,
-            _ => Law::Pie,
-        };
-        Management {
-            events: 100,
-            laws: vec![fit(law, 100.0), fit(rival, 10.0)],
-            tail_drop_nats: 0.0,
-        }
-    }
-
-    #[test]
-    fn red_is_not_named_where_flows_have_queues_of_their_own() {
-        let name =
-            |law: Law, isolates: bool| Family::of(Some(&leading(law)), isolates).unwrap().name();
-        assert_eq!(name(Law::Red, false), "red");
-        assert_eq!(name(Law::Red, true), "flow-queueing");
-        assert_eq!(name(Law::CoDel, true), "fq-codel");
-        assert_eq!(name(Law::Pie, true), "fq-pie");
-        assert_eq!(name(Law::Cobalt, false), "codel");
-    }
+/// The fact that identifies a queue for each flow.
+fn overtook(exact: &Exact) -> Option<Fact> {
+    Some(fact!(
+        "overtook-other-flows",
+        between_flows = exact.overtaking.between_flows,
+        within_flows = exact.overtaking.within_flows
+    ))
 }

@@ -2,10 +2,8 @@
 
 use whydrop_path::fit::BucketFit;
 
-use super::aqm::{self, LawFollowed};
-use super::outage::silence;
-use super::policer::expected_share;
-use crate::observe::Observation;
+use super::law_followed::{LawFollowed, law_followed};
+use crate::observe::{Observation, silence};
 use crate::thresholds::*;
 
 /// How much more likely than losses at one rate each pattern makes the losses, nats.
@@ -23,7 +21,7 @@ pub struct Patterns {
     pub clumps: usize,
     /// So few losses, or one clump of them, cannot show chance.
     pub few: bool,
-    /// What the background pays for each, nats.
+    /// Prices that the background pays for each, nats.
     prices: Prices,
 }
 
@@ -66,7 +64,7 @@ impl Patterns {
             }),
             by_time: by_time.max(0.0).max(outage),
             outage,
-            law: aqm::law_followed(seen),
+            law: law_followed(seen),
             clumps,
             few,
             prices: Prices::of(seen, few, bucket),
@@ -116,7 +114,7 @@ impl Patterns {
 impl Prices {
     fn of(seen: &Observation, few: bool, bucket: Option<&BucketFit>) -> Self {
         let exact = seen.exact_nats();
-        let sharpness = bucket.map_or(0.0, |fit| (fit.certainty() + expected_share(fit)) / 2.0);
+        let sharpness = bucket.map_or(0.0, |fit| (fit.certainty() + fit.expected_share()) / 2.0);
         Self {
             chance: match () {
                 // a pattern that cannot be identified is a part of the unknown

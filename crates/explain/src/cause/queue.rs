@@ -2,19 +2,173 @@
 //!
 //! It is shallow or deep, from the delay that it adds and the packets that it then holds.
 
-use whydrop_path::fit::{BucketFit, DelayAtLoss};
+mod exact_limit;
+mod limit;
+
+use whydrop_path::fit::{BucketFit, DelayAtLoss, DrainFit};
 use whydrop_verdict::{Cause, Fact, fact};
 
+use super::law_followed::drops_early;
 use super::policer::{self, beside_queue, no_queue};
-use super::{Patterns, Weight, aqm};
-use crate::observe::Exact;
-use crate::observe::Observation;
+use super::{Description, Hypothesis, Parameters, Patterns, Weight};
+use crate::observe::{Exact, Observation, Thinning};
+use crate::quantities::{Scale, drain_rate, most_counted};
 use crate::thresholds::*;
+use limit::queue_limit;
+
+pub struct FullQueue;
+
+impl Hypothesis for FullQueue {
+    fn causes(&self) -> &'static [Cause] {
+        &QUEUES
+    }
+
+    fn weigh(&self, seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+        weigh(seen, patterns)
+    }
+
+    fn describe(&self, cause: Cause, seen: &Observation) -> Description {
+        let flows = seen.totals.lossy_flows;
+        let longest_s = seen
+            .at_loss
+            .as_ref()
+            .map_or(0.0, |at_loss| at_loss.largest_s);
+        let headline = match cause {
+            Cause::DeepQueue => fact!(
+                "dropped-by-deep-queue",
+                flows = flows,
+                longest_wait_s = longest_s
+            ),
+            _ => fact!("dropped-by-shallow-queue", flows = flows),
+        };
+        let said = Description {
+            facts: match seen.totals.lost {
+                0 => Vec::new(),
+                _ => queue_facts(seen),
+            },
+            against: seen.chance_less_likely().into_iter().collect(),
+            explained: seen.share_delayed(),
+            limited_share: seen.busy_share(),
+            parameters: parameters(seen),
+            ..Description::new(headline)
+        };
+        match &seen.exact {
+            Some(exact) => describe_between(said, seen, exact),
+            None => said,
+        }
+    }
+}
+
+/// From two captures.
+fn describe_between(said: Description, seen: &Observation, exact: &Exact) -> Description {
+    if let Some(thinning) = &exact.thinning {
+        return describe_thinning(said, seen, exact, thinning);
+    }
+    let counted = exact_limit::between(seen, exact);
+    let (parameters, byte_basis) = counted.unwrap_or((said.parameters, None));
+    Description {
+        counted: found_inside(exact),
+        parameters,
+        byte_basis,
+        ..said
+    }
+}
+
+/// A slow link that drops superseded acknowledgments.
+fn describe_thinning(
+    said: Description,
+    seen: &Observation,
+    exact: &Exact,
+    thinning: &Thinning,
+) -> Description {
+    let thinned = fact!(
+        "acknowledgments-thinned",
+        dropped = thinning.dropped,
+        hits = thinning.hits,
+        lost = thinning.lost,
+        rate_bps = thinning.rate_bps.value
+    );
+    let scale = Scale::new(None, seen.packet_bytes(), &exact.passages);
+    let rate = scale.apply_to_rate(thinning.rate_bps);
+    Description {
+        counted: vec![thinned],
+        parameters: Parameters::from([("drain_rate_bps".to_owned(), rate)]),
+        explained: thinning.hits as f64 / thinning.lost.max(1) as f64,
+        ..said
+    }
+}
+
+/// From one capture.
+fn parameters(seen: &Observation) -> Parameters {
+    let rate = [("drain_rate_bps", drain_rate(seen))];
+    let limit = queue_limit(seen, most_counted(seen));
+    let limits = limit.map(|limit| {
+        [
+            ("limit_packets", limit.packets),
+            ("limit_bytes", limit.bytes),
+        ]
+    });
+    let all = rate.into_iter().chain(limits.into_iter().flatten());
+    all.map(|(name, quantity)| (name.to_owned(), quantity))
+        .collect()
+}
+
+/// The facts that delays show of a queue that drops.
+pub fn queue_facts(seen: &Observation) -> Vec<Fact> {
+    let overflow = seen.bucket.as_ref().filter(|fit| fit.certainty() > 0.3);
+    let facts = [
+        seen.at_loss.as_ref().map(|at_loss| {
+            fact!(
+                "delay-before-losses",
+                median_s = at_loss.median_s,
+                low_s = at_loss.low_s,
+                high_s = at_loss.high_s,
+                longer_than_share = at_loss.mean_rank
+            )
+        }),
+        seen.queue_drains(),
+        overflow.map(|fit| {
+            fact!(
+                "queue-overflows",
+                rate_bps = fit.rate_bps.value,
+                limit_bytes = fit.limit_bytes.value,
+                certainty_share = fit.certainty()
+            )
+        }),
+    ];
+    facts.into_iter().flatten().collect()
+}
+
+/// The packets that lost ones found in the queue.
+pub fn found_inside(exact: &Exact) -> Vec<Fact> {
+    let Some(backlog) = &exact.backlog else {
+        return Vec::new();
+    };
+    let (low, high) = (
+        backlog.packets.low.unwrap_or(0.0),
+        backlog.packets.high.unwrap_or(0.0),
+    );
+    let (median, most) = (
+        backlog.packets.value as u64,
+        backlog.most_passed_packets as u64,
+    );
+    vec![if high - low < 0.5 {
+        fact!("found-as-much-inside", inside = median, most = most)
+    } else {
+        fact!(
+            "found-inside",
+            low = low as u64,
+            high = high as u64,
+            median = median,
+            most = most
+        )
+    }]
+}
 
 /// Both, where one reason rules out all queues.
 const QUEUES: [Cause; 2] = [Cause::ShallowQueue, Cause::DeepQueue];
 
-pub fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
     if let (Some(exact), true) = (&seen.exact, seen.full_queue_shows()) {
         return vec![shown_exactly(seen, exact)];
     }
@@ -41,7 +195,7 @@ fn shown_exactly(seen: &Observation, exact: &Exact) -> Weight {
 fn veto(seen: &Observation) -> Option<Fact> {
     let exactly = seen.exact.as_ref().and_then(|exact| {
         let others = || beside_queue(seen, exact).map(|(_, why)| why);
-        let early = || aqm::drops_early(seen).then(|| exact.early_reason());
+        let early = || drops_early(seen).then(|| exact.early_reason());
         let lets_in = exact.lets_in().then(|| exact.early_reason());
         others().or(lets_in).or_else(early)
     });
@@ -84,7 +238,7 @@ fn drains_at_drop_rate(seen: &Observation) -> bool {
     let as_full = (seen.occupancy.as_ref())
         .is_some_and(|occupancy| occupancy.ratio_bounds().1 > FULL_QUEUE_RATIO);
     let rates = seen.bucket.as_ref().zip(seen.drain.as_ref());
-    let alike = |(fit, drain): (&BucketFit, &whydrop_path::fit::DrainFit)| {
+    let alike = |(fit, drain): (&BucketFit, &DrainFit)| {
         (drain.rate_bps / fit.rate_bps.value).ln().abs() < ALIKE_RATES
     };
     as_full || seen.queue_explains_delays() && rates.is_some_and(alike)

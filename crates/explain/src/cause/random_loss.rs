@@ -1,11 +1,45 @@
 //! Losses that depend on nothing: neither on load, nor on delay, nor on time.
 
-use whydrop_verdict::{Cause, Fact, fact, log_odds};
+use whydrop_tcp::Limiter;
+use whydrop_verdict::{Cause, Fact, Quantity, fact, log_odds};
 
-use super::{Patterns, Weight};
-use crate::observe::Exact;
-use crate::observe::Observation;
+use super::{Description, Hypothesis, Parameters, Patterns, Weight};
+use crate::observe::{Exact, Observation};
 use crate::thresholds::*;
+
+pub struct RandomLoss;
+
+impl Hypothesis for RandomLoss {
+    fn causes(&self) -> &'static [Cause] {
+        &[Cause::RandomLoss]
+    }
+
+    fn weigh(&self, seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+        weigh(seen, patterns)
+    }
+
+    fn describe(&self, _cause: Cause, seen: &Observation) -> Description {
+        let link = seen.link_busy();
+        let headline = fact!(
+            "dropped-at-random",
+            flows = seen.totals.lossy_flows,
+            link_rate_bps = link.map(|link| link.rate_bps),
+            link_is_full = link.is_some_and(|link| link.is_full())
+        );
+        let probability = loss_probability(seen);
+        Description {
+            facts: facts(seen),
+            against: against(seen),
+            parameters: probability
+                .map(|share| ("loss_probability".to_owned(), share))
+                .into_iter()
+                .collect::<Parameters>(),
+            explained: 1.0,
+            limited_share: limited_by_loss(seen).unwrap_or_else(|| seen.busy_share()),
+            ..Description::new(headline)
+        }
+    }
+}
 
 /// Confidence for losses in runs, in an empty hop, that no bucket explains.
 const ON_EMPTY_CONFIDENCE: f64 = 0.6;
@@ -15,7 +49,7 @@ const FOUND_NOTHING: f64 = 0.9;
 /// timestamp noise.
 const WRONG_BY: f64 = 0.25;
 
-pub fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
+fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
     let nats = seen.holes.left_nats() - patterns.background();
     let shown = |confidence: f64| {
         let least = log_odds(confidence) + seen.exact_nats();
@@ -92,4 +126,87 @@ pub fn is_on_empty(seen: &Observation, exact: &Exact) -> bool {
         && refuted
         && exact.two_buckets.is_none()
         && exact.passages.lost < exact.passages.passed
+}
+
+fn facts(seen: &Observation) -> Vec<Fact> {
+    let at_loss = seen.at_loss.as_ref();
+    let bucket = seen.bucket.as_ref();
+    let facts = [
+        at_loss.map(|at_loss| {
+            fact!(
+                "losses-follow-no-queue",
+                longer_than_share = at_loss.mean_rank
+            )
+        }),
+        seen.spacing(),
+        // with so few losses that a bucket fits them by chance, a misfit means nothing
+        bucket
+            .filter(|fit| fit.certainty() < NEEDED_CERTAINTY)
+            .map(|fit| fact!("best-bucket-poor", certainty_share = fit.certainty())),
+        seen.link_busy().map(|link| {
+            fact!(
+                "link-busy",
+                rate_bps = link.rate_bps,
+                busy_share = link.share,
+                is_full = link.is_full()
+            )
+        }),
+    ];
+    facts.into_iter().flatten().collect()
+}
+
+fn against(seen: &Observation) -> Vec<(Cause, Fact)> {
+    let at_shorter_waits = seen.at_loss.as_ref().map(|at_loss| {
+        let longer_than_share = at_loss.mean_rank;
+        let why = fact!(
+            "losses-not-at-longest-waits",
+            longer_than_share = longer_than_share
+        );
+        (Cause::DeepQueue, why)
+    });
+    let no_bucket = (Cause::Policer, fact!("no-bucket-better-than-chance"));
+    [Some(no_bucket), at_shorter_waits]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// z for a 95 % interval of a loss rate.
+const Z_95: f64 = 1.96;
+
+/// Share of the data packets that were lost, with Wilson's score interval (1927).
+fn loss_probability(seen: &Observation) -> Option<Quantity> {
+    let total = seen.totals.data_packets as f64;
+    if total == 0.0 {
+        return None;
+    }
+    let share = seen.totals.lost as f64 / total;
+    let z2 = Z_95 * Z_95;
+    let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
+    let half = Z_95 / (1.0 + z2 / total)
+        * (share * (1.0 - share) / total + z2 / (4.0 * total * total)).sqrt();
+    Some(Quantity {
+        value: share,
+        low: Some((center - half).max(0.0)),
+        high: Some((center + half).min(1.0)),
+    })
+}
+
+/// The share of the time in which the sender repaired losses, or had a congestion window reduced by them, but
+/// no longer than a link behind it was idle: while the link is busy, its rate is the limit. `None` if the
+/// account of the time is unknown.
+fn limited_by_loss(seen: &Observation) -> Option<f64> {
+    let times_s = &seen.totals.limited_s;
+    let all_s: f64 = times_s.iter().sum();
+    let by_loss = [
+        Limiter::LossRecovery,
+        Limiter::CongestionWindow,
+        Limiter::Outage,
+    ];
+    let by_loss_s: f64 = by_loss
+        .map(|limiter| times_s[limiter as usize])
+        .iter()
+        .sum();
+    let idle_share = seen.link_busy().map_or(1.0, |link| 1.0 - link.share);
+    (all_s > 0.0).then(|| (by_loss_s / all_s).min(idle_share))
 }

@@ -3,11 +3,9 @@
 //! | module | subject |
 //! |---|---|
 //! | [`models`] | replays of the mechanism and its rivals: the effect of each on the same packets |
-//! | `parameters` | rates and limits, counted between the points |
 //! | `verdict` | the verdict, with the replays that rule others out |
 
 pub mod models;
-mod parameters;
 mod verdict;
 
 use std::ops::Deref;

@@ -1,18 +1,15 @@
 //! The verdict on a hop, with the replays that rule other causes out.
 
-use whydrop_path::fit::BucketFit;
 use whydrop_path::{ElementSpec, InService};
-use whydrop_verdict::{Cause, Fact, Place, fact};
+use whydrop_verdict::{Cause, Fact, fact};
 
 use super::Hop;
 use super::models::{Replay, replay_over};
-use super::parameters::{dropping_bucket, hop_parameters};
-use crate::cause::Outcome;
-use crate::cause::aqm::Family;
-use crate::cause::policer::beside_queue;
+use crate::cause::policer::dropping_bucket;
+use crate::cause::{Outcome, describe};
 use crate::document::{ModelInfo, Verdict};
-use crate::observe::Observation;
-use crate::verdict::{Found, explained, verdict};
+use crate::observe::{Exact, Observation};
+use crate::verdict::{Subject, verdict_of};
 
 /// A replayed mechanism, and the evidence against it (none for the winner).
 pub struct Replayed {
@@ -22,83 +19,44 @@ pub struct Replayed {
     pub why: Option<Fact>,
 }
 
-/// The verdict on a hop, and the replays behind it: the winner, if any, then its rivals. `facts` are added to
-/// the verdict.
+/// The verdict on a hop, and the replays behind it: the winner, if any, then its rivals.
 pub fn hop_verdict(
     outcome: &Outcome,
     seen: &Observation,
-    place: Place,
-    flows: Vec<String>,
-    mss_bytes: f64,
-    facts: Vec<Fact>,
+    mut subject: Subject,
 ) -> (Verdict, Vec<Replayed>) {
     let cause = outcome.cause;
+    let mut said = describe(cause, seen);
     let Some(exact) = &seen.exact else {
-        let found = Found {
-            place: Some(place),
-            ..Found::new(cause, seen, flows, mss_bytes)
-        };
-        return (verdict(outcome, seen, found), Vec::new());
+        return (verdict_of(outcome, seen, said, subject), Vec::new());
     };
     let hop = &Hop { seen, exact };
-    let family = Family::shown(seen).filter(|_| cause == Cause::Aqm);
-    let (parameters, basis) = hop_parameters(cause, family.as_ref(), hop);
-    let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
-    let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
+    let value = |name: &str| said.parameters.get(name).map(|parameter| parameter.value);
+    let overhead = said.byte_basis.map_or(0, |basis| basis.overhead_bytes());
     let mut replays: Vec<Replayed> = winner(cause, hop, &value)
         .map(|element| best_variant(hop, element.with_overhead(overhead), &value))
         .into_iter()
         .collect();
     replays.extend(rivals(cause, hop));
-    let mut evidence: Vec<Fact> = vec![where_lost(hop)];
-    evidence.extend(goodness(replays.first()));
-    evidence.extend(describe(cause, family.as_ref(), hop));
+    subject.first = vec![where_lost(exact)];
+    subject.first.extend(goodness(replays.first()));
+    // of what was dropped by chance, or superseded, departures say nothing
+    let departs = cause != Cause::RandomLoss && exact.thinning.is_none();
+    said.counted.extend(exact.came_out_at().filter(|_| departs));
+    subject.rivals = replays.iter().filter_map(ruled_out).collect();
     let mut outcome = Outcome {
         confidence: outcome.confidence.max(borne_out(replays.first())),
         ..outcome.clone()
     };
     let is_other = |(other, _): &(Cause, Fact)| *other != Cause::Policer;
     outcome.against.sort_by_key(is_other);
-    let found = Found {
-        flows,
-        place: Some(place),
-        detail: family.map(|family| family.name().to_owned()),
-        parameters,
-        explained: match &hop.thinning {
-            Some(thinning) => thinning.hits as f64 / thinning.lost.max(1) as f64,
-            None => explained_between(cause, hop),
-        },
-        facts: evidence,
-        rivals: replays.iter().filter_map(ruled_out).collect(),
-        mss_bytes,
-    };
-    let mut verdict = verdict(&outcome, seen, found);
-    verdict.byte_basis = basis.map(|basis| basis.name().to_owned());
+    let mut verdict = verdict_of(&outcome, seen, said, subject);
     verdict.models = replays.iter().map(model_info).collect();
-    verdict.facts.extend(facts);
     (verdict, replays)
 }
 
-/// Share of the losses that the cause explains.
-fn explained_between(cause: Cause, hop: &Hop) -> f64 {
-    match (cause, &hop.backlog) {
-        (Cause::Policer, _) => {
-            let expected = |fit: BucketFit| f64::from(fit.agreement.expected_losses());
-            let alone = dropping_bucket(hop).map_or(0.0, expected);
-            let share = alone / hop.passages.lost.max(1) as f64;
-            hop.two_buckets
-                .map_or(share, |two| two.explained_share)
-                .min(1.0)
-        }
-        (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(backlog)) => {
-            explained(cause, hop.seen).max(1.0 - backlog.found_empty)
-        }
-        _ => explained(cause, hop.seen),
-    }
-}
-
-fn where_lost(hop: &Hop) -> Fact {
-    let passages = &hop.passages;
+fn where_lost(exact: &Exact) -> Fact {
+    let passages = &exact.passages;
     fact!(
         "never-came-out",
         lost = passages.lost,
@@ -130,91 +88,6 @@ fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
         mistaken = replay.passed - replay.passed_right,
         variants = winner.variants
     ))
-}
-
-/// The facts that identify the family.
-fn facts_of(family: &Family, hop: &Hop) -> Vec<Fact> {
-    let isolates = family.isolates.then(|| {
-        fact!(
-            "overtook-other-flows",
-            between_flows = hop.overtaking.between_flows,
-            within_flows = hop.overtaking.within_flows
-        )
-    });
-    isolates.into_iter().chain(family.fact()).collect()
-}
-
-fn describe(cause: Cause, family: Option<&Family>, hop: &Hop) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    if let Some(thinning) = &hop.thinning {
-        facts.push(fact!(
-            "acknowledgments-thinned",
-            dropped = thinning.dropped,
-            hits = thinning.hits,
-            lost = thinning.lost,
-            rate_bps = thinning.rate_bps.value
-        ));
-        return facts;
-    }
-    if let (Cause::ShallowQueue | Cause::DeepQueue | Cause::Aqm, Some(backlog)) =
-        (cause, &hop.backlog)
-    {
-        let (low, high) = (
-            backlog.packets.low.unwrap_or(0.0),
-            backlog.packets.high.unwrap_or(0.0),
-        );
-        let (median, most) = (
-            backlog.packets.value as u64,
-            backlog.most_passed_packets as u64,
-        );
-        facts.push(if high - low < 0.5 {
-            fact!("found-as-much-inside", inside = median, most = most)
-        } else {
-            fact!(
-                "found-inside",
-                low = low as u64,
-                high = high as u64,
-                median = median,
-                most = most
-            )
-        });
-    }
-    if let (false, Some(departures)) = (cause == Cause::RandomLoss, &hop.departures) {
-        facts.push(fact!(
-            "came-out-at",
-            rate_bps = departures.rate_bps.value,
-            departures = departures.served,
-            unseen_share = departures.unseen_share
-        ));
-    }
-    if let Some(family) = family {
-        facts.extend(facts_of(family, hop));
-    }
-    if cause == Cause::Policer
-        && !hop.drops_when_full()
-        && beside_queue(hop.seen, hop.exact).is_some()
-        && let Some(departures) = &hop.departures
-    {
-        let code = match hop.behind_queue {
-            Some(_) => "policer-behind-queue",
-            None => "policer-before-queue",
-        };
-        facts.push(fact!(
-            code,
-            drain_rate_bps = departures.rate_bps.value,
-            long_wait_s = departures.long_wait_s
-        ));
-    }
-    if let (Cause::Policer, Some(two)) = (cause, &hop.two_buckets) {
-        facts.push(fact!(
-            "two-buckets",
-            committed_alone = two.pair.alone[0] as u64,
-            rate_bps = two.pair.committed.rate_bps.value,
-            peak_rate_bps = two.pair.peak.rate_bps.value,
-            peak_alone = two.pair.alone[1] as u64
-        ));
-    }
-    facts
 }
 
 /// The model of the cause with its parameters, if it can be replayed.
@@ -336,7 +209,7 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
             why,
         });
     };
-    let bucket = dropping_bucket(hop);
+    let bucket = dropping_bucket(hop.exact);
     let queue = matches!(cause, Cause::ShallowQueue | Cause::DeepQueue);
     if let (false, Some(fit)) = (queue || cause == Cause::Shaper, &bucket) {
         let (rate_bps, limit_bytes) = (fit.rate_bps.value, fit.limit_bytes.value);

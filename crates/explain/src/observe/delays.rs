@@ -1,4 +1,4 @@
-//! What the delays around the losses show of a queue.
+//! Delays around the losses, and the queue that they show.
 
 use whydrop_path::fit::{BucketFit, DrainFit};
 use whydrop_verdict::{Cause, Fact, fact};

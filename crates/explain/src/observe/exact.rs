@@ -1,4 +1,4 @@
-//! What two captures show of the packets between them: exact fates, delays and departures.
+//! Exact fates, delays and departures of the packets between two captures.
 
 use whydrop_path::fit::passage::{BacklogAtLosses, Departures, FlowOvertaking, Passages};
 use whydrop_path::fit::{BucketFit, Interval};
@@ -141,6 +141,17 @@ impl Exact {
         self.backlog.as_ref().map_or(0.0, |backlog| {
             backlog.deviations.max(backlog.average_deviations)
         })
+    }
+
+    /// The rate at which packets left while they were queued.
+    pub fn came_out_at(&self) -> Option<Fact> {
+        let departures = self.departures.as_ref()?;
+        Some(fact!(
+            "came-out-at",
+            rate_bps = departures.rate_bps.value,
+            departures = departures.served,
+            unseen_share = departures.unseen_share
+        ))
     }
 
     /// The fact that a queue that lets other packets in at the same fill level is not full.

@@ -18,6 +18,8 @@
 //! | `before_capture`, `arrivals` | what arrivals show of the path before the capture point |
 //! | `datagram_share` | datagrams that take a share of a group's capacity |
 //! | `standing` | queues that stand for long without a drop |
+//! | `silence` | the time in which nothing passed |
+//! | `stated` | facts that several causes state |
 //! | `laws`, `laws_replayed` | the laws of queue management that drops and marks may follow |
 
 mod arrivals;
@@ -38,7 +40,9 @@ pub mod observation;
 mod one_capture;
 pub mod replay_check;
 mod senders_line;
+mod silence;
 mod standing;
+mod stated;
 mod thinning;
 pub mod totals;
 mod trace;
@@ -58,5 +62,7 @@ pub use laws::Laws;
 pub use laws_replayed::{laws_of_group, laws_of_hop};
 pub use observation::Observation;
 pub use one_capture::{measure_before, measure_behind};
+pub use silence::{share_in_silence, silence};
 pub use standing::stood_s;
+pub use thinning::Thinning;
 pub use trace::measure_trace;

@@ -131,6 +131,11 @@ impl Observation {
         })
     }
 
+    /// A typical full packet, IP bytes.
+    pub fn packet_bytes(&self) -> f64 {
+        self.group_trace.trace.typical_bytes
+    }
+
     /// Transmission time of a full packet at that rate, seconds.
     pub fn packet_time_s(&self) -> f64 {
         self.group_trace.trace.typical_bytes * 8.0 / self.queue_rate_bps().value.max(1.0)

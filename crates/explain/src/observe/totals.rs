@@ -85,6 +85,11 @@ impl Totals {
         (self.busy_s, self.idle_s, self.window_s) = ((all_s - idle_s).max(0.0), idle_s, window_s);
     }
 
+    /// Time with data in flight and without, summed over the relevant flows, seconds; never 0.
+    pub fn active_s(&self) -> f64 {
+        (self.busy_s + self.idle_s).max(1e-9)
+    }
+
     /// Share of the data that the capture lacks.
     pub fn missed_share(&self) -> f64 {
         let missed = self.missed_by_capture_packets as f64;

@@ -33,7 +33,7 @@ use crate::thresholds::{
 };
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer, lost};
 use crate::vantage::observe_group;
-use crate::verdict::{Found, verdict};
+use crate::verdict::{Subject, verdict};
 
 /// Cause and confidence of each transfer, by flow number.
 pub type TransferCauses = HashMap<usize, Vec<(Cause, f64)>>;
@@ -237,14 +237,11 @@ fn between_points(
 ) -> (Outcome, Bottleneck, Ranked, Option<Vec<OwnLosses>>) {
     let mut hop = hop_of(group, pair, passages);
     let outcome = judge_losses(&mut hop, |seen| seen.exact.as_ref().map(laws_of_hop));
-    let (verdict, replays) = hop_verdict(
-        &outcome,
-        &hop,
-        group.place(),
-        group.names(pair),
-        group.at_upstream.mss_bytes(),
-        Vec::new(),
-    );
+    let subject = Subject {
+        place: Some(group.place()),
+        ..subject(pair, group)
+    };
+    let (verdict, replays) = hop_verdict(&outcome, &hop, subject);
     let ranked = Ranked {
         model: (hop.exact.as_ref().filter(|_| keep_tables))
             .map(|exact| model_table(group, exact, &replays)),
@@ -307,12 +304,12 @@ fn outer_verdict(
         lost = seen.totals.lost,
         lost_between = passages.lost
     );
-    let found = Found {
+    let subject = Subject {
         place: Some(place),
-        facts: vec![vanished],
-        ..found(pair, group, outcome.cause, seen)
+        first: vec![vanished],
+        ..subject(pair, group)
     };
-    let verdict = verdict(&outcome, seen, found);
+    let verdict = verdict(&outcome, seen, subject);
     Ranked::new(verdict, &seen.totals)
 }
 
@@ -440,8 +437,13 @@ fn limited_between(
     if outcome.cause == Cause::Aqm {
         hop.laws = hop.exact.as_ref().map(laws_of_hop);
     }
-    let mss_bytes = group.at_upstream.mss_bytes();
-    let (verdict, replays) = hop_verdict(outcome, hop, group.place(), names, mss_bytes, facts);
+    let subject = Subject {
+        flows: names,
+        place: Some(group.place()),
+        ..subject(pair, group)
+    };
+    let (mut verdict, replays) = hop_verdict(outcome, hop, subject);
+    verdict.facts.extend(facts);
     let exact = hop.exact.as_ref();
     Ranked {
         model: exact.map(|exact| model_table(group, exact, &replays)),
@@ -456,11 +458,11 @@ fn limited_outside(
     outcome: &Outcome,
     names: Vec<String>,
 ) -> Ranked {
-    let found = Found {
+    let subject = Subject {
         flows: names,
-        ..found(pair, group, outcome.cause, seen)
+        ..subject(pair, group)
     };
-    let mut verdict = verdict(outcome, seen, found);
+    let mut verdict = verdict(outcome, seen, subject);
     if matches!(
         outcome.cause,
         Cause::Shaper | Cause::Reordering | Cause::Aqm
@@ -493,12 +495,8 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     let mut seen = measure_nothing(group);
     seen.totals.missed_by_capture_packets = missed[0] + missed[1];
     seen.totals.passed_over_packets = 0;
-    let judgement = Outcome::new(Cause::CaptureLoss, 0.99);
-    let mut verdict = verdict(
-        &judgement,
-        &seen,
-        found(pair, group, judgement.cause, &seen),
-    );
+    let outcome = Outcome::new(Cause::CaptureLoss, 0.99);
+    let mut verdict = verdict(&outcome, &seen, subject(pair, group));
     let of = |side: usize| {
         fact!(
             "capture-missed",
@@ -519,10 +517,12 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     Some(Ranked::new(verdict, &seen.totals))
 }
 
-fn found(pair: &Pair, group: &PairGroup, cause: Cause, seen: &Observation) -> Found {
-    let mss_bytes = group.at_upstream.mss_bytes();
-    Found {
-        ..Found::new(cause, seen, group.names(pair), mss_bytes)
+/// All flows of a group, without a place.
+fn subject(pair: &Pair, group: &PairGroup) -> Subject {
+    Subject {
+        flows: group.names(pair),
+        mss_bytes: group.at_upstream.mss_bytes(),
+        ..Subject::default()
     }
 }
 

@@ -33,6 +33,12 @@ impl BucketFit {
         (self.rate_bps.value / 8.0, self.limit_bytes.value)
     }
 
+    /// Share of the losses that the bucket predicts, 0 to 1.
+    pub fn expected_share(&self) -> f64 {
+        let lost: u32 = self.agreement.lost.iter().sum();
+        f64::from(self.agreement.expected_losses()) / f64::from(lost.max(1))
+    }
+
     /// The time in seconds that a queue of this size takes to drain at this rate.
     pub fn drain_s(&self) -> f64 {
         self.limit_bytes.value * 8.0 / self.rate_bps.value

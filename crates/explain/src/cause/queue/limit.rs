@@ -10,7 +10,7 @@ use whydrop_path::fit::{BacklogByWaits, Interval, backlog_by_departures, backlog
 use whydrop_verdict::Quantity;
 
 use crate::observe::observation::{MostCounted, NEEDED_LOSS_SHARE, Observation};
-use crate::parameters::widened;
+use crate::quantities::widened;
 use crate::thresholds::USUAL_TICK_S;
 
 /// A limit in packets and in IP bytes: one capture hardly shows which of the two it is.
@@ -180,7 +180,7 @@ mod tests {
     use whydrop_path::{Arrival, Fifo, Limit, PathElement};
     use whydrop_tcp::{Flow, Segment};
 
-    use crate::parameters::most_counted;
+    use crate::quantities::most_counted;
     use crate::testing::{delivered, flow, group, lost};
     use crate::vantage::observe_group;
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use whydrop_verdict::{Fact, Quantity, fact};
 
+use super::parameters::{burst, rate};
 use crate::observe::observation::{MostCounted, Observation};
 use crate::observe::{TwoBuckets, beside_second};
-use crate::parameters::{burst, rate};
 
 /// Losses, as a number and a share, that a bucket may have room for although it drops alone: errors in the
 /// concluded fates.
@@ -118,7 +118,7 @@ mod tests {
     use crate::observe::group::GroupTrace;
     use crate::observe::measure_trace;
     use crate::observe::totals::Totals;
-    use crate::parameters::most_counted;
+    use crate::quantities::most_counted;
 
     /// Bursts of random length at 1 Gbit/s with random pauses, through a policer.
     fn measured(mut policer: Policer) -> Observation {

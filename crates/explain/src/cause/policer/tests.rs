@@ -1,9 +1,11 @@
 //! Hand-written hops: bursts of packets through one element, with losses that a bucket may or may not have
 //! caused.
 
+use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Passage, Passages};
 use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay};
 
+use super::exact::*;
 use super::*;
 use crate::cause::{Outcome, judge};
 use crate::observe::totals::Totals;
