@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import whydrop
+from whydrop.explaining.replaying import with_models
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = "examples/policed-download.pcap.zst"
@@ -17,6 +18,8 @@ FAR_EXAMPLE = "examples/policed-download-far.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
 CHARTS = ("model-close-up",)
 PAIR_CHARTS = ("models-close-up",)
+# A model that a user gives for the published case, which is 300 Mbit/s and 50 KB.
+GIVEN = "policer:rate=280M,burst=80kB"
 # Switches with a change of flow control, and the days around it that are drawn.
 FLEET = "--sites dfw01,dfw02,dfw03,dfw04 --days 50 --change-day 2018-03-01 --speed-ratio 1.2 --seed 3"
 
@@ -32,8 +35,17 @@ def main() -> None:
         for name in names:
             explained.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
     with tempfile.TemporaryDirectory() as folder:
+        chart = with_models(published(Path(folder)), [GIVEN]).chart("models-close-up")
+        chart.save(FOLDER / "model-given.png", format="png", scale_factor=1.1)
         photograph(found.write_report(Path(folder) / "report.html"), FOLDER / "report.png")
         shutil.copy(study(Path(folder)), FOLDER / "discards.png")
+
+
+def published(folder: Path) -> whydrop.Explanation:
+    """The published case of a policer, simulated and explained."""
+    simulate = ["cargo", "run", "--quiet", "--release", "-p", "whydrop-simulate", "--", "published"]
+    subprocess.run([*simulate, "--out", folder], check=True)
+    return whydrop.explain(folder / "b.pcap", folder / "y.pcap")
 
 
 def study(folder: Path) -> Path:

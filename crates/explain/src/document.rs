@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use whydrop_datagrams::{DatagramsInfo, ServerInfo};
+use whydrop_path::PathSpec;
 use whydrop_verdict::{Cause, Fact, Place, Quantity};
 
 /// Version of the JSON contract.
@@ -241,6 +242,9 @@ pub struct Verdict {
     /// Share of the flows' active time that the cause limits, 0 to 1.
     pub limited_share: f64,
     pub parameters: BTreeMap<String, Quantity>,
+    /// The element of the path that the parameters describe; absent if they describe none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathSpec>,
     /// `ip`, `ethernet` or `wire`, if the fit distinguishes them.
     pub byte_basis: Option<String>,
     /// With several captures: between which of them, or before or beyond which one.
@@ -270,6 +274,7 @@ impl Verdict {
             explained: 0.0,
             limited_share: 0.0,
             parameters: BTreeMap::new(),
+            path: None,
             byte_basis: None,
             place: None,
             detail: None,
@@ -286,10 +291,11 @@ impl Verdict {
 /// them.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
-    /// `winner` or `rival`.
+    /// `winner` or `rival`; `given` if the user gave it.
     pub role: String,
-    /// `policer`, `fifo`, `shaper` or `codel`.
+    /// The name of the (first) element: see `ElementSpec`.
     pub element: String,
+    /// NaN, and `null` in JSON, if no element has a rate.
     pub rate_bps: f64,
     pub limit_bytes: Option<f64>,
     pub limit_packets: Option<f64>,

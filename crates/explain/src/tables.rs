@@ -60,7 +60,8 @@ pub struct ModelTable {
     pub ip_bytes: Vec<u32>,
     pub predicted_drop: Vec<bool>,
     pub seen_lost: Vec<bool>,
-    /// True for a row of the best rival model instead of the winner: two captures have both.
+    /// True for a row of the best rival model instead of the winner: two captures have both. Also for the packets
+    /// of a verdict without a model: there everything passes.
     pub rival: Vec<bool>,
     /// Delay of the packet in the model; -1 if it is dropped or unknown.
     pub wait_ns: Vec<i64>,

@@ -74,8 +74,8 @@ fn sack_blocks(flow: &Flow, number: u32, table: &mut SackTable) {
     }
 }
 
-/// The model of a verdict over the packets of its group; empty for causes without a model. `verdict` is
-/// filled in later.
+/// The model of a verdict over the packets of its group. For causes without a model the packets only, if some were
+/// lost. `verdict` is filled in later.
 pub fn model(group: &Group, seen: &Observation, cause: Cause) -> ModelTable {
     let mut table = ModelTable::default();
     let trace = &seen.group_trace.trace;
@@ -100,8 +100,11 @@ pub fn model(group: &Group, seen: &Observation, cause: Cause) -> ModelTable {
                 .map(|queue| (f64::from(*queue) - drain.burst_bytes).max(0.0))
                 .collect()
         }
+        // without a model, the packets alone: a user may have one
+        _ if trace.lost > 0 => vec![f64::NAN; trace.len()],
         _ => return table,
     };
+    let is_modelled = level.first().is_some_and(|level| !level.is_nan());
     for (index, origin) in seen.group_trace.origins.iter().enumerate() {
         let bytes = f64::from(trace.bytes[index]);
         let dropped = match (cause, &seen.bucket) {
@@ -121,7 +124,7 @@ pub fn model(group: &Group, seen: &Observation, cause: Cause) -> ModelTable {
         table.ip_bytes.push(trace.bytes[index] as u32);
         table.predicted_drop.push(dropped);
         table.seen_lost.push(trace.outcome[index] == Seen::Lost);
-        table.rival.push(false);
+        table.rival.push(!is_modelled);
         table.wait_ns.push(-1);
         table.seen_wait_ns.push(-1);
     }

@@ -1,9 +1,11 @@
 //! An outcome in the form of the document, with what is said of its cause.
 
+use whydrop_path::PathSpec;
 use whydrop_verdict::{Cause, Fact, Place, fact};
 
 use crate::cause::{Description, Outcome, Parameters, describe};
 use crate::document::{Against, ThroughputLost, Verdict};
+use crate::fitted_path::fitted_element;
 use crate::observe::Observation;
 use crate::thresholds::SHORTEST_SPAN_S;
 
@@ -53,7 +55,10 @@ pub(crate) fn verdict_of(
     let reasons = reasons.into_iter().flatten().chain(against_any(seen));
     let of_all = of_all(seen);
     let facts = [subject.first, said.counted, said.facts, of_all, vec![path]];
+    let parameters = finite(said.parameters);
+    let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
     Verdict {
+        path: fitted_element(cause, &value).map(PathSpec::from),
         flows: subject.flows,
         lost: totals.lost,
         explained: match (totals.lost, cause) {
@@ -62,7 +67,7 @@ pub(crate) fn verdict_of(
             _ => share(said.explained),
         },
         limited_share: share(said.limited_share),
-        parameters: finite(said.parameters),
+        parameters,
         byte_basis: said.byte_basis.map(|basis| basis.name().to_owned()),
         place: subject.place,
         family: said

@@ -7,6 +7,7 @@ use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, 
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
+use whydrop_explain::hop::models::Modelled;
 use whydrop_explain::tables::{SegmentTable, Tables};
 
 /// A record batch of the named fields of a table, each a column of the same name. `or` gives the value that
@@ -63,6 +64,35 @@ pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); TABLES], 
             batch!(tables.rtp_reports =>
                 stream, time_ns, lost_share, lost, jitter_ns, round_trip_ns or -1,
             )?,
+        ),
+    ])
+}
+
+/// A row for each packet of a replay.
+pub fn replayed(packets: &[Modelled]) -> Result<RecordBatch, ArrowError> {
+    let wait_ns = |packet: &Modelled| match packet.wait_s.is_nan() {
+        true => -1,
+        false => (packet.wait_s * 1e9).round() as i64,
+    };
+    RecordBatch::try_from_iter_with_nullable([
+        (
+            "level_bytes",
+            (packets.iter().map(|packet| packet.level_bytes))
+                .collect::<Vec<f64>>()
+                .array(),
+            false,
+        ),
+        (
+            "predicted_drop",
+            (packets.iter().map(|packet| packet.dropped))
+                .collect::<Vec<bool>>()
+                .array(),
+            false,
+        ),
+        (
+            "predicted_wait_ns",
+            nullable(packets.iter().map(wait_ns).collect(), -1),
+            true,
         ),
     ])
 }

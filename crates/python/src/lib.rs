@@ -13,6 +13,7 @@ mod json;
 mod packets;
 mod progress;
 mod reduce;
+mod replay;
 mod rows;
 mod sockets;
 mod table;
@@ -38,6 +39,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(json::dump, module)?)?;
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::path, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;
     module.add(

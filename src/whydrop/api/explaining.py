@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whydrop.explaining import sources as explained_sources
 from whydrop.explaining.explained import Explained
 
 if TYPE_CHECKING:
     import altair
+    import polars
 
     from whydrop.explaining.document import Verdict
     from whydrop.explaining.hints import PairHints
@@ -164,6 +165,38 @@ class Explanation(Explained):
         recordings = [open_recording(one["path"]) for one in self.recordings]
         durable.write_bytes(target, report.of_explained(self, flow=flow, recorded=recordings).encode())
         return target
+
+    def replay(self, path: str | Mapping[str, Any], *, verdict: int = 0) -> polars.DataFrame:
+        """The packets of a verdict under a path that you describe: the drops, waits and levels that it would have.
+
+        Each element of the path decides from the arrivals alone, whatever happened to the packets. Of two captures,
+        arrivals, fates and delays are those captured between them; of one capture, arrivals and fates are inferred.
+
+        Args:
+            path: elements with their parameters as text (docs/models.md), such as ``"policer:rate=280M,burst=80kB"``,
+                or as ``Verdict.path`` has them.
+            verdict: the number of the verdict.
+
+        Returns:
+            A frame with a row for each packet: ``time_ns``, ``flow``, ``ip_bytes``, ``lost`` (null where unknown),
+            ``seen_wait_ns`` (delay above that of the fastest packet), ``level_bytes`` (tokens in the bucket, or queued
+            bytes), ``predicted_drop``, ``predicted_wait_ns``. It has no rows where the verdict concerns no losses and
+            no queue.
+
+        Raises:
+            ModelError: the path makes no sense; the message says what was expected.
+
+        >>> import whydrop
+        >>> found = whydrop.explain(
+        ...     "examples/policed-download.pcap.zst", "examples/policed-download-far.pcap.zst"
+        ... )
+        >>> packets = found.replay("policer:rate=20M,burst=40kB")
+        >>> packets["lost"].sum(), packets.filter("lost", "predicted_drop").height
+        (96, 77)
+        """
+        from whydrop.explaining import replaying
+
+        return replaying.replay(self, path, verdict)
 
     def _repr_html_(self) -> str:
         from whydrop.show import html

@@ -12,7 +12,7 @@ import click
 from whydrop.cli import ending, hints, options
 from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
-from whydrop.cli.quantities import MOMENT
+from whydrop.cli.quantities import MOMENT, PATH_MODEL
 from whydrop.errors import Error
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ Examples:
   whydrop explain sender.pcap receiver.pcap
   whydrop explain a.pcap --filter 'tcp.port == 443'
   whydrop explain a.pcap --from 10 --to 25
+  whydrop explain a.pcap --model policer:rate=9M,burst=9kB
   whydrop explain --sequence trace.pcap0 trace.pcap1
   whydrop explain rrul.recording
   whydrop explain rrul.flent.gz --report report.html
@@ -48,6 +49,8 @@ Examples:
 @click.option("--sequence", is_flag=True, help="The files are one capture in pieces (tcpdump -C), in any order.")
 @click.option("--switch-port", nargs=2, metavar="STORE SWITCH/PORT",
               help="For a recording: use the counters of this port of its path.")  # fmt: skip
+@click.option("--model", "models", multiple=True, type=PATH_MODEL, metavar="PATH",
+              help="Compare your own model (docs/models.md).")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
 @click.option("-f", "--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
@@ -61,6 +64,7 @@ def command(
     folder: Path | None,
     picture: str | None,
     flow_filter: str | None,
+    models: tuple[str, ...],
     **selection: Any,
 ) -> int:
     """Explain why packets in captures, or in the recording of a test, were dropped or delayed."""
@@ -68,10 +72,15 @@ def command(
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
     if report is not None:
         options.folder_exists("--report", report)
-    _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter})
+    _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter, "--model": models or None})
     selection["hints"] = hints.given(selection)
     try:
-        found = explained(captures, tables=report is not None or folder is not None, **selection)
+        is_drawn = report is not None or folder is not None
+        found = explained(captures, tables=is_drawn or bool(models), **selection)
+        if models:
+            from whydrop.explaining.replaying import with_models
+
+            found = with_models(found, models)
         if flow_filter is not None:
             found = _only(found, flow_filter)
         try:

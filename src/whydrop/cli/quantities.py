@@ -66,7 +66,23 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # older click has no a
         return round(zoned.timestamp() * 1_000_000) * 1000
 
 
+class PathModel(click.ParamType):  # type: ignore[type-arg]  # older click has no argument
+    """Elements of a path with their parameters: ``policer:rate=280M,burst=80kB``."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check it, or say what was expected."""
+        from whydrop.explaining import replaying
+
+        try:
+            return replaying.described(value)[1]
+        except replaying.ModelError as reason:
+            self.fail(str(reason).removeprefix("model "), param, ctx)
+
+
 MOMENT = Moment()
+PATH_MODEL = PathModel()
 PORT = Whole(1, 65535)
 DURATION = Quantity("time", "seconds")
 RATE = Quantity("rate", "rate_bps")

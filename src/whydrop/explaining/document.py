@@ -237,10 +237,12 @@ class ThroughputLost(Entry):
 class Model(Entry):
     """A model of a path element, replayed over the packets that came to it, and how it did.
 
-    ``role`` is ``winner`` or ``rival``. It dropped ``dropped`` packets, of which ``hits`` were really lost, and let
+    ``role`` is ``winner``, ``rival``, ``given`` for a model of the user, or ``fitted`` beside such for what one capture
+    shows. It dropped ``dropped`` packets, of which ``hits`` were really lost, and let
     ``passed_right`` of the ``passed`` pass. ``longest_wait_s`` is the longest that it holds a packet,
     ``seen_longest_wait_s`` the longest delay of a packet, ``wait_error_s`` the median distance between the two over
-    all packets. ``why`` says why it is ruled out, ``fact`` in codes and numbers.
+    all packets. ``why`` says why it is ruled out, ``fact`` in codes and numbers. A given or fitted model has its
+    ``path``, and ``fates`` says whether those of the packets were ``captured`` or ``inferred``.
     """
 
     role: str
@@ -261,6 +263,8 @@ class Model(Entry):
     peak_rate_bps: float | None = None
     peak_burst_bytes: float | None = None
     fact: Mapping[str, Any] | None = None
+    path: Mapping[str, Any] | None = None
+    fates: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +273,11 @@ class Verdict(Entry):
 
     ``explained`` is the share of the flows' losses that the cause accounts for, ``limited_share`` the share of their
     active time that it limits. ``parameters`` follow the names of the design: a policer has ``rate_bps`` and
-    ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``. ``place`` says between which
-    captures it is, where there are two; ``family`` which kind of queue management; ``models`` holds the model that won
-    and those that were ruled out, replayed over the packets between two captures. ``facts`` are what ``sentence`` and
-    ``evidence`` say, in codes and numbers.
+    ``burst_bytes``, a queue ``drain_rate_bps`` and ``limit_packets`` or ``limit_bytes``; ``path`` has the element
+    that they describe, for :meth:`Explanation.replay`. ``place`` says between which captures it is, where there are
+    two; ``family`` which kind of queue management; ``models`` holds the model that won and those that were ruled out,
+    replayed over the packets between two captures. ``facts`` are what ``sentence`` and ``evidence`` say, in codes and
+    numbers.
     """
 
     cause: Cause
@@ -293,3 +298,4 @@ class Verdict(Entry):
     models: tuple[Model, ...] = ()
     detail: str | None = None
     facts: tuple[Mapping[str, Any], ...] = ()
+    path: Mapping[str, Any] | None = None

@@ -168,8 +168,8 @@ class Explained:
         times are int64 nanoseconds, instants since the Unix epoch. Sequence numbers count bytes from the flow's first
         byte and do not wrap. ``kind`` is one of ``new``, ``fast``, ``timeout``, ``tail-loss-probe``, ``other``;
         ``fate`` one of ``delivered``, ``lost``, ``unknown``. Unknown values are null. In ``model``, ``rival`` marks
-        rows of the best model that lost; ``wait_ns`` is the delay in the model, ``seen_wait_ns`` that in the
-        captures.
+        rows of the best model that lost, and packets over which none was replayed; ``wait_ns`` is the delay in the
+        model, ``seen_wait_ns`` that in the captures.
 
         In ``crossings``, ``flow`` counts the flows of :attr:`pair` (of more than two captures those of the entry of
         :attr:`hops` that ``hop`` counts); ``sent_ns`` is the time at the point that the packet passed first, by capture

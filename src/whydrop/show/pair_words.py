@@ -278,10 +278,14 @@ def _going(pair: Pair, direction: str) -> str:
     return known_directions.get(direction, "in either direction")
 
 
+# What follows the title of a model; rivals have nothing.
+_ROLES = {"winner": " (chosen)", "fitted": " (fitted)", "given": " (yours)"}
+
+
 def models(verdict: Verdict) -> Table:
     """The replayed models: drops, waits and passes, each as the model has them and as measured."""
     columns: Columns[Model] = {
-        Column("Model"): lambda one: f"{one.title} (chosen)" if one.role == "winner" else one.title,
+        Column("Model"): lambda one: f"{one.title}{_ROLES.get(one.role, '')}",
         Column("Drops right", True, 1): lambda one: f"{count(one.hits)} of {count(one.lost)}",
         Column("Drops wrong", True, 2): lambda one: count(one.dropped - one.hits),
         Column("Longest wait, model", True, 3): lambda one: known(one.longest_wait_s, duration),
@@ -296,9 +300,18 @@ def models(verdict: Verdict) -> Table:
 
 
 def ruled_out(verdict: Verdict) -> list[str]:
-    """Why models are ruled out that drop more of the lost packets, and others if the rivals do not say it."""
+    """Why models are ruled out that drop more of the lost packets, and others if the rivals do not say it.
+
+    The last line says where fates are inferred.
+    """
+    inferred = any(model.fates == "inferred" for model in verdict.models)
+    limits = ["from one capture, arrivals and fates are inferred, and no delay of a packet is measured"] * inferred
     said = {runner_up.why for runner_up in verdict.against}
     chosen = max((model.hits for model in verdict.models if model.role == "winner"), default=0)
     better = [model for model in verdict.models if model.why and model.hits > chosen]
     others = [model.why for model in verdict.models if model.why and model.why not in said and model not in better]
-    return [f"{model.title} drops more of the lost packets and is ruled out: {model.why}" for model in better] + others
+    return (
+        [f"{model.title} drops more of the lost packets and is ruled out: {model.why}" for model in better]
+        + others
+        + limits
+    )

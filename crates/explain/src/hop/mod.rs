@@ -11,7 +11,8 @@ mod verdict;
 use std::ops::Deref;
 
 use crate::observe::{Exact, Observation};
-pub use verdict::{Replayed, hop_verdict};
+pub use verdict::Replayed;
+pub(crate) use verdict::hop_verdict;
 
 /// An observation between two captures, with its exact part.
 #[derive(Clone, Copy)]

@@ -1,9 +1,12 @@
 //! Replays of mechanisms over the packets that entered a hop: the packets that each would have dropped and
 //! the delay of the others, compared with what happened.
 
-use whydrop_path::fit::passage::Passages;
+use whydrop_path::fit::passage::{Passage, Passages, measure_departures};
 use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
 use whydrop_path::{Arrival, ElementSpec, Header, Outcome, PathElement, PathSpec, settle};
+use whydrop_verdict::Fact;
+
+use crate::document::ModelInfo;
 
 /// A packet under a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,6 +17,15 @@ pub struct Modelled {
     /// Time from arrival to departure, less that of a packet of its size that finds the path idle; NaN if
     /// dropped.
     pub wait_s: f64,
+}
+
+impl Modelled {
+    /// Under a path without elements.
+    pub const PASSES: Self = Self {
+        level_bytes: f64::NAN,
+        dropped: false,
+        wait_s: 0.0,
+    };
 }
 
 /// A replay compared with what happened.
@@ -41,6 +53,30 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// The replay in the form of the document, with the reason that rules it out.
+    pub fn info(&self, role: &str, fact: Option<Fact>) -> ModelInfo {
+        let first = self.path.elements.first();
+        let (limit_bytes, limit_packets, peak) = first.map_or((None, None, None), limits);
+        ModelInfo {
+            role: role.to_owned(),
+            element: first.map_or("", ElementSpec::name).to_owned(),
+            rate_bps: self.rate_bps(),
+            limit_bytes,
+            limit_packets,
+            peak_rate_bps: peak.map(|(rate_bps, _)| rate_bps),
+            peak_burst_bytes: peak.map(|(_, burst_bytes)| burst_bytes),
+            dropped: self.dropped,
+            hits: self.hits,
+            passed_right: self.passed_right,
+            lost: self.lost,
+            passed: self.passed,
+            longest_wait_s: self.longest_wait_s,
+            seen_longest_wait_s: self.seen_longest_wait_s,
+            wait_error_s: self.wait_error_s,
+            fact,
+        }
+    }
+
     /// Rate of the first element that has one, bit/s.
     pub fn rate_bps(&self) -> f64 {
         let mut rates = self.path.elements.iter().filter_map(ElementSpec::rate_bps);
@@ -51,6 +87,35 @@ impl Replay {
     pub fn agreement(&self) -> f64 {
         2.0 * self.hits as f64 / (self.dropped + self.lost).max(1) as f64
     }
+}
+
+/// Bytes and packets for which the element has room, and the rate and burst of its second bucket.
+fn limits(element: &ElementSpec) -> (Option<f64>, Option<f64>, Option<(f64, f64)>) {
+    match *element {
+        ElementSpec::Policer {
+            burst_bytes,
+            peak_rate_bps,
+            peak_burst_bytes,
+            ..
+        } => (Some(burst_bytes), None, peak_rate_bps.zip(peak_burst_bytes)),
+        ElementSpec::Shaper { burst_bytes, .. } | ElementSpec::LinuxPolice { burst_bytes, .. } => {
+            (Some(burst_bytes), None, None)
+        }
+        ElementSpec::Fifo {
+            limit_packets,
+            limit_bytes,
+            ..
+        } => (limit_bytes, limit_packets, None),
+        _ => (None, None, None),
+    }
+}
+
+/// Replays a path over packets of which the fates, and the delays if two captures show them, are given.
+pub fn replay(packets: Vec<Passage>, path: PathSpec) -> Replay {
+    let passages = Passages::new(packets);
+    let departures = measure_departures(&passages);
+    let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
+    replay_over(&passages, path, idle_wait_s)
 }
 
 /// Replays a path over all packets, ignoring what happened to them; `idle_wait_s` is the delay of an idle
@@ -239,8 +304,6 @@ fn longest(sorted: &[f64]) -> (f64, usize) {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::passage::Passage;
-
     use super::*;
 
     #[test]

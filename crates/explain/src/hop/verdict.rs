@@ -7,7 +7,8 @@ use super::Hop;
 use super::models::{Replay, replay_over};
 use crate::cause::policer::dropping_bucket;
 use crate::cause::{Outcome, describe};
-use crate::document::{ModelInfo, Verdict};
+use crate::document::Verdict;
+use crate::fitted_path::{fifo, fitted_element};
 use crate::observe::{Exact, Observation};
 use crate::verdict::{Subject, verdict_of};
 
@@ -20,7 +21,7 @@ pub struct Replayed {
 }
 
 /// The verdict on a hop, and the replays behind it: the winner, if any, then its rivals.
-pub fn hop_verdict(
+pub(crate) fn hop_verdict(
     outcome: &Outcome,
     seen: &Observation,
     mut subject: Subject,
@@ -51,7 +52,16 @@ pub fn hop_verdict(
     let is_other = |(other, _): &(Cause, Fact)| *other != Cause::Policer;
     outcome.against.sort_by_key(is_other);
     let mut verdict = verdict_of(&outcome, seen, said, subject);
-    verdict.models = replays.iter().map(model_info).collect();
+    let modelled = |replayed: &Replayed| replayed.replay.info(role(replayed), replayed.why.clone());
+    verdict.models = replays.iter().map(modelled).collect();
+    if let Some(winner) = replays.first().filter(|first| first.why.is_none()) {
+        verdict.path = Some(winner.replay.path.clone());
+    } else if let Some(path) = &mut verdict.path {
+        let elements = path.elements.drain(..);
+        path.elements = elements
+            .map(|element| element.with_overhead(overhead))
+            .collect();
+    }
     (verdict, replays)
 }
 
@@ -94,10 +104,7 @@ fn goodness(winner: Option<&Replayed>) -> Option<Fact> {
 fn winner(cause: Cause, hop: &Hop, value: &impl Fn(&str) -> Option<f64>) -> Option<ElementSpec> {
     match cause {
         // with a queue before it, a bucket receives packets at other times than they entered the hop
-        Cause::Policer if hop.behind_queue.is_none() || hop.departures.is_none() => {
-            let policer = ElementSpec::policer(value("rate_bps")?, value("burst_bytes")?);
-            Some(policer.with_peak(value("peak_rate_bps").zip(value("peak_burst_bytes"))))
-        }
+        Cause::Policer if hop.behind_queue.is_some() && hop.departures.is_some() => None,
         // packets that it drops have entered the queue before
         Cause::ShallowQueue if hop.thinning.is_some() => None,
         Cause::ShallowQueue | Cause::DeepQueue => {
@@ -106,31 +113,20 @@ fn winner(cause: Cause, hop: &Hop, value: &impl Fn(&str) -> Option<f64>) -> Opti
                 .departures
                 .as_ref()
                 .filter(|departures| departures.unseen_share == 0.0)?;
-            let limit_packets = value("limit_packets");
-            Some(fifo(
-                value("drain_rate_bps").unwrap_or(departures.rate_bps.value),
-                limit_packets,
-                value("limit_bytes").filter(|_| limit_packets.is_none()),
-            ))
+            let drains_bps = departures.rate_bps.value;
+            let or_measured =
+                |name: &str| value(name).or((name == "drain_rate_bps").then_some(drains_bps));
+            fitted_element(cause, &or_measured)
         }
-        Cause::Shaper => Some(ElementSpec::shaper(
-            value("rate_bps")?,
-            value("burst_bytes")
-                .unwrap_or(0.0)
-                .max(hop.packet_bytes() + 100.0),
-        )),
-        _ => None,
-    }
-}
-
-/// Drop-tail queue with one of the limits, or none.
-fn fifo(rate_bps: f64, limit_packets: Option<f64>, limit_bytes: Option<f64>) -> ElementSpec {
-    ElementSpec::Fifo {
-        rate_bps,
-        limit_packets,
-        limit_bytes,
-        in_service: InService::Counted,
-        overhead_bytes: 0,
+        Cause::Shaper => {
+            let least_bytes = hop.packet_bytes() + 100.0;
+            let with_room = |name: &str| match name {
+                "burst_bytes" => Some(value(name).unwrap_or(0.0).max(least_bytes)),
+                _ => value(name),
+            };
+            fitted_element(cause, &with_room)
+        }
+        _ => fitted_element(cause, value),
     }
 }
 
@@ -292,45 +288,9 @@ fn ruled_out(replayed: &Replayed) -> Option<(Cause, Fact)> {
     Some((cause, replayed.why.clone()?))
 }
 
-fn model_info(replayed: &Replayed) -> ModelInfo {
-    let replay = &replayed.replay;
-    let element = &replay.path.elements[0];
-    let (limit_bytes, limit_packets, peak) = match *element {
-        ElementSpec::Policer {
-            burst_bytes,
-            peak_rate_bps,
-            peak_burst_bytes,
-            ..
-        } => (Some(burst_bytes), None, peak_rate_bps.zip(peak_burst_bytes)),
-        ElementSpec::Shaper { burst_bytes, .. } => (Some(burst_bytes), None, None),
-        ElementSpec::Fifo {
-            limit_packets,
-            limit_bytes,
-            ..
-        } => (limit_bytes, limit_packets, None),
-        _ => (None, None, None),
-    };
-    ModelInfo {
-        role: if replayed.why.is_none() {
-            "winner"
-        } else {
-            "rival"
-        }
-        .to_owned(),
-        element: element.name().to_owned(),
-        rate_bps: replay.rate_bps(),
-        limit_bytes,
-        limit_packets,
-        peak_rate_bps: peak.map(|(rate_bps, _)| rate_bps),
-        peak_burst_bytes: peak.map(|(_, burst_bytes)| burst_bytes),
-        dropped: replay.dropped,
-        hits: replay.hits,
-        passed_right: replay.passed_right,
-        lost: replay.lost,
-        passed: replay.passed,
-        longest_wait_s: replay.longest_wait_s,
-        seen_longest_wait_s: replay.seen_longest_wait_s,
-        wait_error_s: replay.wait_error_s,
-        fact: replayed.why.clone(),
+fn role(replayed: &Replayed) -> &'static str {
+    match replayed.why {
+        None => "winner",
+        Some(_) => "rival",
     }
 }

@@ -18,6 +18,7 @@ use super::timeline::Timeline;
 use super::variation;
 use crate::cause::{Outcome, judge as judge_losses, weigh};
 use crate::error::without_verdict;
+use crate::hop::models::Modelled;
 use crate::hop::{Replayed, hop_verdict};
 use crate::limited::Bottleneck;
 use crate::limits;
@@ -579,7 +580,8 @@ fn transfer_causes(
         .collect()
 }
 
-/// Rows of the winner and of the strongest rival; `verdict` is filled in later.
+/// Rows of the winner and of the strongest rival, or, if no model was replayed, of a path that lets everything
+/// pass; `verdict` is filled in later.
 fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTable {
     let mut table = ModelTable::default();
     let winner = replays.iter().find(|replayed| replayed.why.is_none());
@@ -592,8 +594,15 @@ fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTab
             (seconds * 1e9).round() as i64
         }
     };
-    for replayed in winner.into_iter().chain(rival) {
-        for (index, packet) in replayed.replay.packets.iter().enumerate() {
+    let everything_passes = vec![Modelled::PASSES; passages.len()];
+    let mut of_models: Vec<(&[Modelled], bool)> = (winner.into_iter().chain(rival))
+        .map(|replayed| (&replayed.replay.packets[..], replayed.why.is_some()))
+        .collect();
+    if of_models.is_empty() {
+        of_models.push((&everything_passes, true));
+    }
+    for (packets, is_rival) in of_models {
+        for (index, packet) in packets.iter().enumerate() {
             table
                 .flow
                 .push(group.numbers[passages.flow[index] as usize]);
@@ -604,7 +613,7 @@ fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTab
             table.ip_bytes.push(passages.bytes[index] as u32);
             table.predicted_drop.push(packet.dropped);
             table.seen_lost.push(passages.outcome[index] == Seen::Lost);
-            table.rival.push(replayed.why.is_some());
+            table.rival.push(is_rival);
             table.wait_ns.push(nanoseconds(packet.wait_s));
             table.seen_wait_ns.push(nanoseconds(passages.wait_s[index]));
         }

@@ -43,6 +43,8 @@ SEE = (
     "has few triangles and rings, and its dots are near the line."
 )
 
+_STANDING = {"winner": "Won", "given": "Yours"}
+
 # What the legend calls a drop that did not happen, a loss that is not predicted, and one that is.
 _ALONE = ("drop predicted, packet arrived", "packet lost, not predicted", "drop predicted and packet lost")
 _COMPARED = ("wrong: predicted, but arrived", "wrong: lost, not predicted", "right: predicted and lost")
@@ -50,16 +52,24 @@ _COMPARED = ("wrong: predicted, but arrived", "wrong: lost, not predicted", "rig
 
 def model(scene: Scene) -> Figure:
     """Draw the level of the winning model over time, with drops predicted and losses seen."""
-    if scene.verdict is None or scene.model.is_empty():
+    given = _given(scene)
+    if scene.verdict is None or (scene.model.is_empty() and given is None):
         raise NothingToDraw(f"{scene.flow.flow}: no verdict with a model of the path concerns this flow")
-    policed = scene.verdict.cause == "policer"
+    alone = scene.model.is_empty()
+    policed = given.element == "policer" if alone and given is not None else scene.verdict.cause == "policer"
     named = ((name, scene.parameter(name)) for name in ("burst_bytes", "limit_bytes"))
     limit = next(((_limit(name, value), value) for name, value in named if value is not None), None)
-    panel = _level(scene.model, policed, _ALONE, limit)
-    title = "The policer's bucket, replayed" if policed else "The queue, replayed"
-    if scene.verdict_flows != 1:
-        title += f" over {quantities.plural(scene.verdict_flows, 'flow')}"
-    return over_time(scene, "model", title, panel.y, panel.layers, SEE_BUCKET if policed else SEE_QUEUE)
+    panels = [] if alone else [_level(scene.model, policed, _ALONE, limit)]
+    if given is not None:
+        panels.append(_of_model(scene.rival, given, _ALONE))
+    title = "Your model" if alone else "The policer's bucket" if policed else "The queue"
+    title += ", replayed"
+    flows = scene.rival["flow"].n_unique() if alone else scene.verdict_flows
+    if flows != 1:
+        title += f" over {quantities.plural(flows, 'flow')}"
+    first = panels[0]
+    figure = over_time(scene, "model", title, first.y, first.layers, SEE_BUCKET if policed else SEE_QUEUE)
+    return replace(figure, panels=(*figure.panels, *panels[1:]))
 
 
 def model_close_up(scene: Scene) -> Figure:
@@ -68,6 +78,12 @@ def model_close_up(scene: Scene) -> Figure:
     window = needed(heaviest(scene), scene.flow.flow)
     panels = tuple(cut(panel, window) for panel in whole.panels)
     return replace(whole, key="model-close-up", title=f"{whole.title}, close up", panels=panels)
+
+
+def _given(scene: Scene) -> Model | None:
+    """The first model of the user."""
+    models = () if scene.verdict is None else scene.verdict.models
+    return next((model for model in models if model.role == "given"), None)
 
 
 def _limit(name: str, value: float) -> str:
@@ -127,16 +143,17 @@ def compared_close_up(scene: PairScene) -> Figure:
 def _roles(scene: Scene) -> tuple[Model, Model]:
     models = () if scene.verdict is None else scene.verdict.models
     winner = next((model for model in models if model.role == "winner"), None)
-    rival = next((model for model in models if model.role == "rival"), None)
+    rival = _given(scene) or next((model for model in models if model.role == "rival"), None)
     if winner is None or rival is None or scene.model.is_empty() or scene.rival.is_empty():
         raise NothingToDraw(f"{scene.flow.flow}: no two models were replayed over its packets")
     return winner, rival
 
 
 def _title(winner: Model, rival: Model) -> str:
+    other = "yours" if rival.role == "given" else "the best loser"
     drops = (
         f"The winner drops {quantities.count(winner.hits)} of the {quantities.count(winner.lost)} lost packets and "
-        f"{_others(winner)}, the best loser {quantities.count(rival.hits)} and {_others(rival)}"
+        f"{_others(winner)}, {other} {quantities.count(rival.hits)} and {_others(rival)}"
     )
     return f"{drops}{_holds(winner, rival)}"
 
@@ -162,11 +179,11 @@ def _holds(winner: Model, rival: Model) -> str:
     return ""
 
 
-def _of_model(rows: pl.DataFrame, model: Model) -> Panel:
+def _of_model(rows: pl.DataFrame, model: Model, outcomes: tuple[str, str, str] = _COMPARED) -> Panel:
     size = model.limit_bytes
     limit = None if size is None else (f"limit: {quantities.size(size)}", size)
-    title = f"{'Won' if model.role == 'winner' else 'Ruled out'}: {model.title}"
-    return _level(rows, model.element == "policer", _COMPARED, limit, title)
+    title = f"{_STANDING.get(model.role, 'Ruled out')}: {model.title}"
+    return _level(rows, model.element == "policer", outcomes, limit, title)
 
 
 def _same_axes(both: list[Panel], window: Ends) -> list[Panel]:

@@ -49,7 +49,7 @@ class Scene:
         verdict = found.verdicts[verdicts[0]] if verdicts else None
         replayed = {
             "model": _with_level(model.filter(~pl.col("rival")), verdict, "winner"),
-            "rival": _with_level(model.filter("rival"), verdict, "rival"),
+            "rival": _with_level(model.filter("rival"), verdict, "given", "rival"),
         }
         first = own["segments"]["time_ns"].min()
         origin = first if isinstance(first, int) else int(flow.start * 1e9)
@@ -89,9 +89,10 @@ class Scene:
             raise NothingToDraw(f"{self.flow.flow}: the capture holds no data packets of this flow")
 
 
-def _with_level(rows: pl.DataFrame, verdict: Verdict | None, role: str) -> pl.DataFrame:
+def _with_level(rows: pl.DataFrame, verdict: Verdict | None, *roles: str) -> pl.DataFrame:
     """The rows of a model with what it holds; where the replay has only waits, the bytes that drain in that time."""
-    model = next((model for model in verdict.models if model.role == role), None) if verdict is not None else None
+    models = () if verdict is None else verdict.models
+    model = next((model for role in roles for model in models if model.role == role), None)
     held = None if model is None or model.rate_bps is None else pl.col("wait_ns") * model.rate_bps / 8e9
     level = pl.col("level_bytes").fill_nan(None)
     # A dropped packet does not wait, but meets the queue that the one before it met.
