@@ -17,9 +17,9 @@
 //! | `reading` | both captures in one pass, whatever their clocks show |
 //! | `matching` | the same packet in the other capture |
 //! | `finish` | directions of flows, fates of packets that only one capture holds, order |
-//! | [`clock`] | offset, drift and steps between the two captures' clocks |
+//!
+//! [`whydrop_clock`] finds offset, drift and steps between the two captures' clocks.
 
-pub mod clock;
 mod error;
 mod finish;
 pub mod flow;
@@ -32,9 +32,9 @@ mod testing;
 mod tests;
 
 use whydrop_capture::{Capture, Summary};
+use whydrop_clock::ClockFit;
 use whydrop_tcp::Tracked;
 
-pub use clock::ClockFit;
 pub use error::PairError;
 pub use flow::{Direction, FlowName, LeftOut, Order, PairCounts, PairFlow, TrackedFlow};
 pub use packet::{Crossing, NO_TIME, NOT_CAPTURED, PacketFlags, PairPacket};

@@ -50,7 +50,7 @@ pub fn pair_info(pair: &Pair, timeline: &Timeline) -> PairInfo {
             .map(|interval| interval.drift_ppm),
         clock_drift_error_ppm: clock.map(|clock| clock.drift_error_ppm),
         clock_stretches: clock.map_or_else(Vec::new, |clock| {
-            let interval = |interval: &whydrop_pair::clock::ClockInterval| ClockIntervalInfo {
+            let interval = |interval: &whydrop_clock::ClockInterval| ClockIntervalInfo {
                 start: seconds(interval.start_ns),
                 end: seconds(interval.end_ns),
                 offset_s: interval.offset_ns * 1e-9,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use whydrop_pair::clock::ClockSample;
+use whydrop_clock::ClockSample;
 use whydrop_pair::{Crossing, Direction, NOT_CAPTURED, Pair, PairPacket};
 
 /// The times of each packet from clocks and neighbours, in the order of [`Pair::packets`].

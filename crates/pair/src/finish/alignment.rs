@@ -1,14 +1,10 @@
 //! Times of both captures on one clock.
 
+use whydrop_clock::{ClockFit, ClockSample};
+
 use super::order::by_index;
-use crate::clock::{self, ClockFit, ClockSample};
 use crate::flow::{Direction, PairFlow};
 use crate::packet::{PacketFlags, PairPacket};
-
-/// Most samples for a fit.
-const MOST_SAMPLES: usize = 200_000;
-/// With more: number of windows from which the fastest and slowest packet of each direction are kept.
-const WINDOWS: usize = MOST_SAMPLES / 4;
 
 /// Fits the clocks to the packets that both captures hold.
 pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit> {
@@ -30,34 +26,7 @@ pub(super) fn fit(flows: &[PairFlow], packets: &[PairPacket]) -> Option<ClockFit
         .into_iter()
         .filter_map(|at| sample(&packets[at as usize]))
         .collect();
-    if samples.len() <= MOST_SAMPLES {
-        return clock::fit(&samples);
-    }
-    clock::fit(&thinned(&samples))
-}
-
-/// The fastest and the slowest packet of each direction in each window of equally many samples, in order.
-fn thinned(samples: &[ClockSample]) -> Vec<ClockSample> {
-    let window = samples.len().div_ceil(WINDOWS);
-    let mut kept = Vec::with_capacity(MOST_SAMPLES);
-    for samples in samples.chunks(window) {
-        let mut chosen: Vec<usize> = Vec::with_capacity(4);
-        for forward in [true, false] {
-            let own = || {
-                samples
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, sample)| sample.forward == forward)
-                    .map(|(at, sample)| (sample.second_ns - sample.first_ns, at))
-            };
-            chosen.extend(own().min().map(|(_, at)| at));
-            chosen.extend(own().max().map(|(_, at)| at));
-        }
-        chosen.sort_unstable();
-        chosen.dedup();
-        kept.extend(chosen.into_iter().map(|at| samples[at]));
-    }
-    kept
+    whydrop_clock::fit(&samples)
 }
 
 /// Both captures' times on capture 1's clock.

@@ -1,13 +1,13 @@
 //! The offset of the far host's clock, estimated from exchanges of timestamps.
 //!
-//! An exchange is two packets, one in each direction, that both hosts timestamp. The fit that [`whydrop_pair::clock`]
+//! An exchange is two packets, one in each direction, that both hosts timestamp. The fit that [`whydrop_clock`]
 //! makes for the packets of two captures therefore applies. It finds offset and drift between the lower envelopes of
 //! both directions, even if a queue stands in one direction for most of the test, and treats a host that slept as a
 //! step. The clocks never jump ([`crate::clock`]), but time servers do slew them.
 
 use std::collections::BTreeMap;
 
-use whydrop_pair::clock::{self as pair, ClockInterval, ClockSample};
+use whydrop_clock::{ClockInterval, ClockSample};
 
 use crate::sample::Exchange;
 
@@ -139,7 +139,7 @@ impl ClockFit {
         Some(offset_ns)
     }
 
-    fn fit(&self) -> Option<pair::ClockFit> {
+    fn fit(&self) -> Option<whydrop_clock::ClockFit> {
         let up = self.windows.values().map(|window| ClockSample {
             first_ns: window.up.sent_ns,
             second_ns: window.up.far_received_ns,
@@ -152,7 +152,7 @@ impl ClockFit {
         });
         let mut samples: Vec<ClockSample> = up.chain(down).collect();
         samples.sort_by_key(|sample| sample.first_ns);
-        pair::fit(&samples)
+        whydrop_clock::fit(&samples)
     }
 }
 
@@ -178,7 +178,7 @@ fn is_possible(exchange: &Exchange) -> bool {
         && is_time(exchange.far_sent_ns)
 }
 
-fn estimate(fit: &pair::ClockFit, span: &ClockInterval, time_ns: i64) -> ClockEstimate {
+fn estimate(fit: &whydrop_clock::ClockFit, span: &ClockInterval, time_ns: i64) -> ClockEstimate {
     let uncertainty_ns = fit
         .offset_bounds_ns
         .map_or(0.0, |(low, high)| low.abs().max(high.abs()));

@@ -6,12 +6,13 @@
 //! for queues. A least-squares line through all bands at once, each with its own height, gives the next
 //! slope.
 
-use super::envelope::Group;
-use super::track::{Point, sign};
+use crate::envelope::Group;
+use crate::level::median;
+use crate::track::{Point, sign};
 
 /// Bound on an unmeasured drift, parts per million: the frequency tolerance of RFC 5905 (MAXFREQ), beyond
 /// which NTP takes a clock for broken.
-pub(super) const UNMEASURED_PPM: f64 = 500.0;
+pub(crate) const UNMEASURED_PPM: f64 = 500.0;
 /// The share of window floors that may lie below the band: timestamps too early by interrupt coalescing or a
 /// slow reader.
 const BELOW_BAND: f64 = 0.03;
@@ -49,7 +50,7 @@ const ROUNDS: usize = 12;
 
 /// Relative rate of the clocks.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Drift {
+pub(crate) struct Drift {
     /// For all intervals together, nanoseconds per nanosecond.
     pub rate: f64,
     /// Half the width of its 95 % interval.
@@ -96,7 +97,7 @@ struct Band {
 }
 
 /// One drift for all `groups`; `resolution_ns` is the step of the timestamps.
-pub(super) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
+pub(crate) fn fit(groups: &[Group], resolution_ns: f64) -> Drift {
     let all: Vec<&Group> = groups.iter().collect();
     let (mut drift, apart) = fit_one(&all, resolution_ns);
     if drift.error >= UNMEASURED_PPM * 1e-6 {
@@ -191,9 +192,7 @@ fn median_slope(group: &Group) -> Option<f64> {
     if slopes.is_empty() {
         return None;
     }
-    let middle = slopes.len() / 2;
-    let median = *slopes.select_nth_unstable_by(middle, f64::total_cmp).1;
-    Some(group.hull_drift().unwrap_or(0.0) + sign(group.direction) * median)
+    Some(group.hull_drift().unwrap_or(0.0) + sign(group.direction) * median(&mut slopes))
 }
 
 /// Alternates between the bands along a line and the line through the bands.
@@ -208,7 +207,7 @@ fn improve(groups: &[&Group], start: f64, resolution_ns: f64) -> Drift {
     for _ in 0..ROUNDS {
         let bands: Vec<Band> = groups
             .iter()
-            .filter_map(|group| Band::of(group, rate, least))
+            .filter_map(|group| Band::new(group, rate, least))
             .collect();
         let bands = credible(bands, resolution_ns);
         let weight: f64 = bands.iter().map(Band::weight).sum();
@@ -259,7 +258,7 @@ fn credible(mut bands: Vec<Band>, resolution_ns: f64) -> Vec<Band> {
 }
 
 impl Band {
-    fn of(group: &Group, rate: f64, least: f64) -> Option<Band> {
+    fn new(group: &Group, rate: f64, least: f64) -> Option<Band> {
         let [sliced, single] = group.timed_floors(rate);
         let kinds = [
             (group.floors(rate).collect(), 1.0),
@@ -286,10 +285,7 @@ impl Band {
         let unsettled = unsettled(&floors);
         floors.retain(|point| point.z >= low && point.z <= high);
         let count = floors.len() as f64;
-        let mean = Point {
-            x: floors.iter().map(|p| p.x).sum::<f64>() / count,
-            z: floors.iter().map(|p| p.z).sum::<f64>() / count,
-        };
+        let mean = Point::mean(&floors);
         let xx: f64 = floors.iter().map(|p| (p.x - mean.x).powi(2)).sum();
         let xz: f64 = floors.iter().map(|p| (p.x - mean.x) * (p.z - mean.z)).sum();
         if xx <= 0.0 {
@@ -469,15 +465,8 @@ fn wandering(floors: &[Point], low: f64, high: f64) -> f64 {
     if is_floor || chunk < 2 {
         return 0.0;
     }
-    let mean = |points: &[Point]| {
-        let count = points.len() as f64;
-        Point {
-            x: points.iter().map(|p| p.x).sum::<f64>() / count,
-            z: points.iter().map(|p| p.z).sum::<f64>() / count,
-        }
-    };
-    let tenths: Vec<Point> = floors.chunks(chunk).map(mean).collect();
-    let middle = mean(&tenths);
+    let tenths: Vec<Point> = floors.chunks(chunk).map(Point::mean).collect();
+    let middle = Point::mean(&tenths);
     let (xx, xz) = tenths.iter().fold((0.0, 0.0), |(xx, xz), p| {
         let x = p.x - middle.x;
         (xx + x * x, xz + x * (p.z - middle.z))
@@ -510,7 +499,7 @@ fn unsettled(floors: &[Point]) -> f64 {
 
 /// The lowest floor of each group of this many neighbouring windows.
 fn merge(floors: &[Point], windows: usize) -> Vec<Point> {
-    let lowest = |part: &[Point]| part.iter().copied().min_by(|a, b| a.z.total_cmp(&b.z));
+    let lowest = |part: &[Point]| Point::lowest(part.iter().copied());
     floors.chunks(windows).filter_map(lowest).collect()
 }
 

@@ -6,7 +6,8 @@
 //! times before and after it are alike, unlike after a clock is set back, when all packets for a while seem
 //! out of order. A path with frequent reordering is not corrected.
 
-use super::ClockSample;
+use crate::ClockSample;
+use crate::track::difference;
 
 /// A mismatched packet seems to have overtaken at least this many of those in order.
 const OVERTAKEN: usize = 4;
@@ -16,7 +17,7 @@ const BESIDE: usize = 8;
 const ONE_OUT_OF: usize = 20;
 
 /// For each sample, true if it is mismatched.
-pub(super) fn find(samples: &[ClockSample]) -> Vec<bool> {
+pub(crate) fn find(samples: &[ClockSample]) -> Vec<bool> {
     let mut mismatched = vec![false; samples.len()];
     for forward in [true, false] {
         let own: Vec<usize> = (0..samples.len())
@@ -78,11 +79,10 @@ fn stands_apart(transit: i128, left: Option<i128>, right: Option<i128>) -> bool 
 
 /// The transit time, including the clocks' difference.
 fn transit(sample: &ClockSample) -> i128 {
-    let difference = i128::from(sample.second_ns) - i128::from(sample.first_ns);
     if sample.forward {
-        difference
+        difference(sample)
     } else {
-        -difference
+        -difference(sample)
     }
 }
 

@@ -10,13 +10,12 @@
 //! * *One clock.* Two captures of one machine share its clock: no drift, and an offset of zero that leaves
 //!   one direction a transit of almost zero. Independent clocks do that only by a rare chance.
 
-use super::envelope::Group;
-use super::level::median;
-use super::slope::Drift;
-use super::tail;
-use super::track::Step;
-use super::track::{Tracks, sign};
-use super::{ClockFit, ClockInterval, clamp};
+use crate::envelope::Group;
+use crate::level::{heights, median};
+use crate::slope::Drift;
+use crate::tail;
+use crate::track::{Step, Tracks, sign};
+use crate::{ClockFit, ClockInterval, clamp};
 
 /// A drift measured at least this precisely, and found to be zero, is that of one clock, nanoseconds per
 /// nanosecond: NTP disciplines independent clocks to within 0.1 ppm at best.
@@ -26,14 +25,14 @@ const ONE_MACHINE_NS: f64 = 100e3;
 
 /// The floor of one direction in one interval.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Floor {
+pub(crate) struct Floor {
     /// The smallest transit including the offset, at x = 0, nanoseconds.
     pub lowest: f64,
     /// The excess of a window's typical smallest transit over it, nanoseconds: the spread of the floor.
     spread: f64,
 }
 
-pub(super) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Drift) -> ClockFit {
+pub(crate) fn fit(tracks: &Tracks, steps: &[Step], groups: &[Group], drift: &Drift) -> ClockFit {
     let mut floors = vec![[None; 2]; steps.len() + 1];
     for group in groups {
         floors[group.interval][group.direction] = floor(group, drift.of_interval(group.interval));
@@ -181,12 +180,7 @@ fn bounds_at_start(
         let track = &tracks.by_direction[direction];
         let points = &track.points[track.interval(steps, 0, direction)];
         let slope = sign(direction) * rate;
-        tail::late_stamps(
-            points
-                .iter()
-                .map(|point| point.z - slope * point.x)
-                .collect(),
-        )
+        tail::late_stamps(heights(points, slope))
     });
     let bounds_at = |rate: f64| {
         let [forward, backward] = directions.map(|group| floor(group, rate));

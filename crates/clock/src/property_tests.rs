@@ -1,5 +1,5 @@
-use super::testing::{Path, Queue};
 use super::*;
+use crate::testing::{Path, Queue};
 use proptest::prelude::*;
 
 fn queue() -> impl Strategy<Value = Queue> {
@@ -93,5 +93,33 @@ proptest! {
         prop_assert!(fit.intervals.iter().all(|interval| interval.start_ns <= interval.end_ns));
         fit.first_at(time);
         fit.offset_of(&samples[0]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn narrow_numbers_give_the_same_times_as_wide_ones(
+        start_ns in 0i64..1 << 62,
+        offset_ns in prop_oneof![-1e18..1e18, -1e6..1e6],
+        drift_ppm in -1e3..1e3,
+        since_ns in prop_oneof![-1i64 << 61..1 << 61, -1_000_000i64..1_000_000],
+    ) {
+        let interval = ClockInterval {
+            start_ns,
+            end_ns: start_ns,
+            offset_ns,
+            drift_ppm,
+            begins_at_second: false,
+            ends_at_second: false,
+        };
+        let second_ns = start_ns.saturating_add(since_ns);
+        prop_assert_eq!(interval.first_at(second_ns), interval.first_in_128_bits(second_ns));
+    }
+
+    #[test]
+    fn rounding_goes_half_away_from_zero(
+        number in prop_oneof![any::<f64>(), -1e4..1e4, (-9i32..9).prop_map(|halves| f64::from(halves) / 2.0)],
+    ) {
+        prop_assert_eq!(rounded(number), number.round() as i64);
     }
 }

@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
-use super::track::{Point, Track, Tracks, sign};
+use crate::track::{Point, Track, Tracks, sign};
 
 /// Packets of the other direction on each side that may have been in transit at the step.
 const IN_TRANSIT: usize = 4096;
 
 /// A jump of one direction, located exactly.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Move {
+pub(crate) struct Move {
     pub direction: usize,
     /// The first position in the direction's track after it.
     pub at: usize,
@@ -31,7 +31,7 @@ fn second_ns(point: &Point, direction: usize) -> f64 {
 ///
 /// If capture 1's clock was set back, its timestamps decrease; if it was set ahead, they have a gap. A pause
 /// of that length may mislead; then hardly any packet is in transit either.
-pub(super) fn is_of_second(tracks: &Tracks, moved: &Move) -> bool {
+pub(crate) fn is_of_second(tracks: &Tracks, moved: &Move) -> bool {
     let times = times_across(tracks, moved);
     let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
     // a capture's packets may be slightly out of order, and drift widens a gap of hours
@@ -60,7 +60,7 @@ fn times_across(tracks: &Tracks, moved: &Move) -> Vec<f64> {
 
 /// The positions in the other direction's track, within `bounds`, between which its first packet after the
 /// jump lies.
-pub(super) fn other_places(
+pub(crate) fn other_places(
     tracks: &Tracks,
     moved: &Move,
     of_second: bool,

@@ -1,6 +1,6 @@
 //! The level of one direction just before and just after a position in the capture.
 
-use super::track::{Point, Track, sign};
+use crate::track::{Point, Track, sign};
 
 /// Numbers of packets on each side to compare: few if queues change fast, many if single packets jitter.
 const SIDES: [usize; 4] = [8, 32, 128, 1024];
@@ -10,7 +10,7 @@ const MAD_TO_DEVIATION: f64 = 1.4826;
 
 /// Change of the clocks' difference in one direction's packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Shift {
+pub(crate) struct Shift {
     /// Change of the difference of the clocks, in either direction, nanoseconds.
     pub by_ns: f64,
     /// Uncertainty of the change: scatter, and the speed at which the level was changing anyway.
@@ -21,7 +21,7 @@ pub(super) struct Shift {
 
 /// The shift of a direction between sample `at - 1` and sample `at`, within the samples `from..to`, with the
 /// number of packets on each side that gives the most precise result.
-pub(super) fn shift(
+pub(crate) fn shift(
     track: &Track,
     direction: usize,
     at: usize,
@@ -36,8 +36,8 @@ pub(super) fn shift(
         if before.len().min(after.len()) < side {
             break;
         }
-        let left = Side::of(&before[before.len() - side..], sign(direction) * drift);
-        let right = Side::of(&after[..side], sign(direction) * drift);
+        let left = Side::new(&before[before.len() - side..], sign(direction) * drift);
+        let right = Side::new(&after[..side], sign(direction) * drift);
         let tolerance_ns = left.tolerance_ns + right.tolerance_ns;
         if best.is_none_or(|shift| tolerance_ns < shift.tolerance_ns) {
             let by_ns = sign(direction) * (right.level_ns - left.level_ns);
@@ -58,17 +58,13 @@ struct Side {
 }
 
 impl Side {
-    fn of(points: &[Point], slope: f64) -> Side {
-        let mut heights: Vec<f64> = points.iter().map(|p| p.z - slope * p.x).collect();
+    fn new(points: &[Point], slope: f64) -> Side {
+        let mut heights = heights(points, slope);
         let half = heights.len() / 2;
         let trend =
             (median(&mut heights[..half].to_vec()) - median(&mut heights[half..].to_vec())).abs();
-        let level_ns = median(&mut heights);
-        let mut away: Vec<f64> = heights
-            .iter()
-            .map(|height| (height - level_ns).abs())
-            .collect();
-        let deviation = MAD_TO_DEVIATION * median(&mut away);
+        let (level_ns, away_ns) = level_and_scatter(&mut heights);
+        let deviation = MAD_TO_DEVIATION * away_ns;
         let scatter = 3.0 * MEDIAN_FACTOR * deviation / (points.len() as f64).sqrt();
         Side {
             level_ns,
@@ -78,8 +74,23 @@ impl Side {
     }
 }
 
+/// Heights of points above a line of this slope.
+pub(crate) fn heights(points: &[Point], slope: f64) -> Vec<f64> {
+    points.iter().map(|point| point.above(slope)).collect()
+}
+
+/// The median of some heights, and the median of their distances from it.
+pub(crate) fn level_and_scatter(heights: &mut [f64]) -> (f64, f64) {
+    let level = median(heights);
+    let mut away: Vec<f64> = heights
+        .iter()
+        .map(|height| (height - level).abs())
+        .collect();
+    (level, median(&mut away))
+}
+
 /// The median (the upper one of two).
-pub(super) fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }

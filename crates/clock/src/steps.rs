@@ -20,13 +20,13 @@
 
 use std::ops::Range;
 
-use super::level::{Shift, median, shift};
-use super::moment::{self, Move};
-use super::slope::Drift;
-use super::track::{Point, Step, Track, Tracks, sign};
+use crate::level::{Shift, heights, level_and_scatter, median, shift};
+use crate::moment::{self, Move};
+use crate::slope::Drift;
+use crate::track::{Point, Step, Track, Tracks, sign};
 
 /// Smaller steps are not searched for, nanoseconds.
-pub(super) const LEAST_STEP_NS: f64 = 300e3;
+pub(crate) const LEAST_STEP_NS: f64 = 300e3;
 /// A jump is this many times the movement of the level within either side.
 const JUMP_OVER_SCATTER: f64 = 3.0;
 /// A step is this many times its measurement uncertainty.
@@ -70,13 +70,13 @@ struct Jump {
 
 /// The samples of each direction between two steps.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Between {
+pub(crate) struct Between {
     pub left: [usize; 2],
     pub right: [usize; 2],
 }
 
 /// The steps, in order.
-pub(super) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
+pub(crate) fn find(tracks: &Tracks, drift: &Drift) -> Vec<Step> {
     let mut found: Vec<Jump> = (0..2)
         .flat_map(|direction| jumps(tracks, direction, drift))
         .collect();
@@ -150,9 +150,7 @@ fn step_in(
     if at <= within.start || at >= within.end {
         return None;
     }
-    let level = |points: &[Point]| {
-        median(&mut points.iter().map(|p| p.z - slope * p.x).collect::<Vec<_>>())
-    };
+    let level = |points: &[Point]| median(&mut heights(points, slope));
     let before = level(&track.points[within.start.max(at.saturating_sub(BLOCK))..at]);
     let after = level(&track.points[at..within.end.min(at + BLOCK)]);
     let moved = Move {
@@ -206,7 +204,7 @@ fn jumps(tracks: &Tracks, direction: usize, drift: &Drift) -> Vec<Jump> {
     let track = &tracks.by_direction[direction];
     let slope = sign(direction) * drift.rate;
     let mut found = Vec::new();
-    let mut levels: Vec<f64> = track.points.iter().map(|p| p.z - slope * p.x).collect();
+    let mut levels = heights(&track.points, slope);
     let mut packets = 1;
     for _ in 0..SCALES {
         levels = levels.chunks_exact_mut(BLOCK).map(median).collect();
@@ -264,15 +262,7 @@ fn place(track: &Track, slope: f64, region: Range<usize>, within: Range<usize>) 
     if first > last {
         return None;
     }
-    let height = |points: &[Point]| {
-        let mut heights: Vec<f64> = points.iter().map(|p| p.z - slope * p.x).collect();
-        let level = median(&mut heights);
-        let mut away: Vec<f64> = heights
-            .iter()
-            .map(|height| (height - level).abs())
-            .collect();
-        (level, median(&mut away))
-    };
+    let height = |points: &[Point]| level_and_scatter(&mut heights(points, slope));
     let before = &track.points[within.start.max(first.saturating_sub(16))..first];
     let after = &track.points[last..within.end.min(last + 16)];
     if before.is_empty() || after.is_empty() {
@@ -289,7 +279,7 @@ fn place(track: &Track, slope: f64, region: Range<usize>, within: Range<usize>) 
     let (mut sum, mut best, mut at) = (0.0, 0.0, last);
     for position in (first..last).rev() {
         let point = track.points[position];
-        let z = point.z - slope * point.x;
+        let z = point.above(slope);
         sum += ((z - a).abs().min(most) - (z - b).abs().min(most)) / most
             * (most / scatter).min(MOST_WEIGHT);
         if sum > best {
@@ -396,7 +386,7 @@ fn extreme(
     let slope = sign(direction) * drift.rate;
     let mut lowest = [f64::INFINITY; CONTRADICTING_PACKETS + 1];
     for point in &track.points[track.position(samples.start)..track.position(samples.end)] {
-        let z = point.z - slope * point.x + drift.error * (point.x - here_ns).abs();
+        let z = point.above(slope) + drift.error * (point.x - here_ns).abs();
         if z < lowest[CONTRADICTING_PACKETS] {
             lowest[CONTRADICTING_PACKETS] = z;
             lowest.sort_by(f64::total_cmp);
@@ -434,7 +424,7 @@ fn is_step_alone(
     let heights = |samples: &Range<usize>| -> Vec<f64> {
         track.points[track.position(samples.start)..track.position(samples.end)]
             .iter()
-            .map(|p| p.z - slope * p.x)
+            .map(|p| p.above(slope))
             .collect()
     };
     let here = track.position(at).min(track.points.len() - 1);

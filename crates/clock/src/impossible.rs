@@ -3,10 +3,10 @@
 //! Such packets were mismatched (see `mismatched`) if most packets around them do not contradict and the
 //! contradictions are short-lived. After a clock was set, contradictions continue.
 
-use super::level::median;
-use super::slope::Drift;
-use super::steps::LEAST_STEP_NS;
-use super::track::{Point, Track, Tracks, sign};
+use crate::level::median;
+use crate::slope::Drift;
+use crate::steps::LEAST_STEP_NS;
+use crate::track::{Point, Track, Tracks, sign};
 
 /// The other direction's smallest transit is determined in this many parts, as a median of this many packets,
 /// which a few mismatches do not affect.
@@ -18,7 +18,7 @@ const AROUND: usize = 32;
 const SPELL: f64 = 16.0;
 
 /// Removes impossible samples from the tracks, as far as the drift is known; returns true if there were any.
-pub(super) fn leave_out(tracks: &mut Tracks, drift: &Drift) -> bool {
+pub(crate) fn leave_out(tracks: &mut Tracks, drift: &Drift) -> bool {
     let [forward, backward] = &tracks.by_direction;
     let heights = [heights(forward, 0, drift), heights(backward, 1, drift)];
     let found = [0, 1].map(|own| find(&heights[own], &heights[1 - own], drift));
@@ -31,11 +31,11 @@ pub(super) fn leave_out(tracks: &mut Tracks, drift: &Drift) -> bool {
 /// A track without the drift.
 fn heights(track: &Track, direction: usize, drift: &Drift) -> Vec<Point> {
     let slope = sign(direction) * drift.rate;
-    let height = |point: &Point| Point {
-        x: point.x,
-        z: point.z - slope * point.x,
-    };
-    track.points.iter().map(height).collect()
+    track
+        .points
+        .iter()
+        .map(|point| point.leveled(slope))
+        .collect()
 }
 
 fn find(own: &[Point], others: &[Point], drift: &Drift) -> Vec<bool> {
@@ -79,7 +79,7 @@ fn lowest_together(points: &[Point]) -> Option<Point> {
         x: together[0].x,
         z: median(&mut together.iter().map(|point| point.z).collect::<Vec<_>>()),
     });
-    medians.min_by(|a, b| a.z.total_cmp(&b.z))
+    Point::lowest(medians)
 }
 
 /// Time from the first to the last of some points, nanoseconds.

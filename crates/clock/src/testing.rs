@@ -1,9 +1,9 @@
 //! Packets over a synthetic path between two clocks with a known relation.
 
-use super::{ClockFit, ClockSample};
+use crate::{ClockFit, ClockSample};
 
 /// Small and deterministic random numbers (xorshift64*).
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
@@ -26,7 +26,7 @@ impl Random {
 
 /// The queue that delays forward packets beyond the base transit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Queue {
+pub(crate) enum Queue {
     Empty,
     /// Fills and empties like a bulk transfer's: a sawtooth up to this many nanoseconds, empty for a tenth of
     /// it.
@@ -40,7 +40,7 @@ pub(super) enum Queue {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Path {
+pub(crate) struct Path {
     pub seconds: f64,
     pub packets_per_second: f64,
     pub transit_ns: [f64; 2],
@@ -65,7 +65,7 @@ pub(super) struct Path {
     pub forward_routes: Vec<(f64, f64)>,
 }
 
-pub(super) const START_NS: f64 = 1_795_000_000_000_000_000.0;
+pub(crate) const START_NS: f64 = 1_795_000_000_000_000_000.0;
 
 impl Default for Path {
     fn default() -> Path {
@@ -92,13 +92,6 @@ impl Path {
     pub fn samples(&self) -> Vec<ClockSample> {
         let mut random = Random::new(self.seed);
         let count = (self.seconds * self.packets_per_second) as usize;
-        let stepped = |steps: &[(f64, f64)], at: f64| {
-            steps
-                .iter()
-                .filter(|step| step.0 <= at)
-                .map(|step| step.1)
-                .sum::<f64>()
-        };
         let stamp = |clock_ns: f64| {
             let since_start =
                 (clock_ns.round() as i64 + START_NS as i64).div_euclid(self.resolution_ns);
@@ -132,18 +125,17 @@ impl Path {
 
     /// Error of the fit's offset at this time, nanoseconds.
     pub fn offset_error(&self, fit: &ClockFit, seconds: f64) -> f64 {
-        let sum = |steps: &[(f64, f64)]| {
-            steps
-                .iter()
-                .filter(|step| step.0 <= seconds)
-                .map(|step| step.1)
-                .sum::<f64>()
-        };
-        let first = seconds * 1e9 + sum(&self.steps_1);
-        let truth = self.offset_ns + self.drift_ppm * 1e-6 * seconds * 1e9 + sum(&self.steps_2)
-            - sum(&self.steps_1);
+        let [first, second] = [&self.steps_1, &self.steps_2].map(|steps| stepped(steps, seconds));
+        let truth = self.offset_ns + self.drift_ppm * 1e-6 * seconds * 1e9 + second - first;
+        let first = seconds * 1e9 + first;
         fit.offset_at(first as i64 + START_NS as i64) - truth
     }
+}
+
+/// The sum of the steps until this second.
+fn stepped(steps: &[(f64, f64)], seconds: f64) -> f64 {
+    let made = steps.iter().filter(|step| step.0 <= seconds);
+    made.map(|step| step.1).sum()
 }
 
 fn delay(queue: Queue, seconds: f64, random: &mut Random) -> f64 {

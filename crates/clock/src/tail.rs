@@ -13,10 +13,9 @@
 //! that met a short queue meet a short queue too. A queue's lowest values are those of its few emptiest
 //! moments, and show nothing about lower ones.
 
-use super::anchor::Floor;
-use super::level::median;
-use super::track::Step;
-use super::track::{Tracks, sign};
+use crate::anchor::Floor;
+use crate::level::median;
+use crate::track::{Step, Tracks, sign};
 
 /// Ranks of the lowest values, each this many times the last, show how the distribution ends. The very lowest
 /// scatter most.
@@ -48,7 +47,7 @@ const INDEPENDENT: f64 = 0.45;
 /// Probable distance of each direction's own smallest transit below the smallest observed one, nanoseconds.
 ///
 /// Their sum never exceeds the smallest round trip: then the path itself takes no time.
-pub(super) fn excess(
+pub(crate) fn excess(
     tracks: &Tracks,
     steps: &[Step],
     interval: usize,
@@ -63,10 +62,7 @@ pub(super) fn excess(
         let track = &tracks.by_direction[direction];
         let points = &track.points[track.interval(steps, interval, direction)];
         let slope = sign(direction) * rate;
-        let heights: Vec<f64> = points
-            .iter()
-            .map(|point| point.z - slope * point.x)
-            .collect();
+        let heights: Vec<f64> = points.iter().map(|point| point.above(slope)).collect();
         open_end(&heights)
     });
     let sum = excess[0] + excess[1];
@@ -117,7 +113,7 @@ const LEAST_LATE_NS: f64 = 1e4;
 /// almost zero. If one of two increments is much longer, a queue begins there; the median of the spacings is
 /// robust against one. The larger counts: coarse timestamps leave no spacings. The lowest of `n` lies the
 /// logarithm of `n` scales down.
-pub(super) fn late_stamps(mut values: Vec<f64>) -> f64 {
+pub(crate) fn late_stamps(mut values: Vec<f64>) -> f64 {
     let count = values.len();
     let [first, middle, last] = LATE_RANKS;
     if count < VALUES_PER_RANK * last {

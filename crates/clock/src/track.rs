@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::ClockSample;
+use crate::ClockSample;
 
 /// A step of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// The first sample of each direction that was stamped after the step.
     pub at: [usize; 2],
     /// True if capture 2's clock was set, not capture 1's.
@@ -16,16 +16,47 @@ pub(super) struct Step {
 /// One packet: its time, and its transit plus or minus the clocks' difference, so that the floor is a minimum
 /// in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
+pub(crate) struct Point {
     /// Time since the first sample on capture 1's clock, nanoseconds.
     pub x: f64,
     /// Transit including the offset, relative to the first sample's, nanoseconds.
     pub z: f64,
 }
 
+impl Point {
+    /// Height above a line of this slope through zero.
+    #[inline]
+    pub fn above(&self, slope: f64) -> f64 {
+        self.z - slope * self.x
+    }
+
+    /// The same time, at the height above a line of this slope.
+    #[inline]
+    pub fn leveled(&self, slope: f64) -> Point {
+        Point {
+            x: self.x,
+            z: self.above(slope),
+        }
+    }
+
+    /// The mean of some points.
+    pub fn mean(points: &[Point]) -> Point {
+        let count = points.len() as f64;
+        Point {
+            x: points.iter().map(|p| p.x).sum::<f64>() / count,
+            z: points.iter().map(|p| p.z).sum::<f64>() / count,
+        }
+    }
+
+    /// The lowest of some points.
+    pub fn lowest(points: impl Iterator<Item = Point>) -> Option<Point> {
+        points.min_by(|a, b| a.z.total_cmp(&b.z))
+    }
+}
+
 /// All samples of one direction, in capture 1's packet order.
 #[derive(Debug, Default)]
-pub(super) struct Track {
+pub(crate) struct Track {
     pub points: Vec<Point>,
     /// Position of each point among all samples.
     pub index: Vec<u32>,
@@ -61,7 +92,7 @@ impl Track {
 
 /// Both directions.
 #[derive(Debug)]
-pub(super) struct Tracks {
+pub(crate) struct Tracks {
     /// From point 1 to 2, and back.
     pub by_direction: [Track; 2],
     /// The time of `x` = 0 on capture 1's clock.
@@ -74,13 +105,13 @@ pub(super) struct Tracks {
 }
 
 /// The sign of a direction's transit in the difference of the clocks.
-pub(super) fn sign(direction: usize) -> f64 {
+pub(crate) fn sign(direction: usize) -> f64 {
     if direction == 0 { 1.0 } else { -1.0 }
 }
 
 impl Tracks {
     /// Tracks of all samples except the `mismatched` ones; `None` without samples.
-    pub fn of(samples: &[ClockSample], mismatched: &[bool]) -> Option<Tracks> {
+    pub fn new(samples: &[ClockSample], mismatched: &[bool]) -> Option<Tracks> {
         let first = samples.first()?;
         let base_ns = difference(first);
         let mut by_direction: [Track; 2] = Default::default();
@@ -107,7 +138,8 @@ impl Tracks {
     }
 }
 
-fn difference(sample: &ClockSample) -> i128 {
+/// The reading of capture 2's clock less that of capture 1's.
+pub(crate) fn difference(sample: &ClockSample) -> i128 {
     i128::from(sample.second_ns) - i128::from(sample.first_ns)
 }
 

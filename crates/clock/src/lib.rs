@@ -1,4 +1,4 @@
-//! Offset and drift of two clocks, from the packets that both captures hold.
+//! Offset, drift and steps of two clocks, from packets that were timestamped by both.
 //!
 //! A packet from point 1 to point 2 was stamped there `offset + transit` later, one in the other direction
 //! `offset - transit`; transit is never negative and sometimes as small as the path allows. So the line of
@@ -18,6 +18,7 @@
 //! | `envelope` | a direction's lower envelope, window by window, and the slope of its hull |
 //! | `slope` | one drift for both directions, weighted by the sharpness of their envelopes, and its error |
 //! | `anchor` | the offset, from the floors of both directions |
+//! | `thinned` | the samples that carry the envelopes, if there are very many |
 //! | `tail` | whether the smallest observed transit is a floor, or one lucky packet |
 //!
 //! Packets cannot show how the smallest round trip divides between the directions. The offset assumes equal
@@ -33,6 +34,7 @@ mod moment;
 mod slope;
 mod steps;
 mod tail;
+mod thinned;
 mod track;
 
 #[cfg(test)]
@@ -94,20 +96,20 @@ pub struct ClockFit {
 /// `None` without samples. Few samples, or samples at one moment only, give drift 0 with the error of an
 /// unmeasured clock: 500 parts per million, the frequency tolerance of NTP (RFC 5905).
 pub fn fit(samples: &[ClockSample]) -> Option<ClockFit> {
-    let mut tracks = Tracks::of(samples, &mismatched::find(samples))?;
+    let samples = &*thinned::thinned(samples);
+    let mut tracks = Tracks::new(samples, &mismatched::find(samples))?;
+    let mut drift = slope::Drift::unmeasured();
+    let (mut steps, mut groups) = (Vec::new(), Vec::new());
     // steps and impossible samples are detected given the bounds of the drift, which are narrower after a
     // first fit
-    let mut drift = slope::Drift::unmeasured();
-    impossible::leave_out(&mut tracks, &drift);
-    let mut steps = steps::find(&tracks, &drift);
-    let mut groups = envelope::groups(&tracks, &steps);
-    drift = slope::fit(&groups, tracks.resolution_ns);
-    let is_cleaner = impossible::leave_out(&mut tracks, &drift);
-    let steps_again = steps::find(&tracks, &drift);
-    if is_cleaner || steps_again != steps {
-        steps = steps_again;
-        groups = envelope::groups(&tracks, &steps);
-        drift = slope::fit(&groups, tracks.resolution_ns);
+    for is_first in [true, false] {
+        let is_cleaner = impossible::leave_out(&mut tracks, &drift);
+        let found = steps::find(&tracks, &drift);
+        if is_first || is_cleaner || found != steps {
+            groups = envelope::groups(&tracks, &found);
+            drift = slope::fit(&groups, tracks.resolution_ns);
+            steps = found;
+        }
     }
     Some(anchor::fit(&tracks, &steps, &groups, &drift))
 }
@@ -154,22 +156,20 @@ impl ClockInterval {
                 sample.first_ns
             }
         };
-        let (begin, end) = (at(self.begins_at_second), at(self.ends_at_second));
-        if begin < self.start_ns {
-            self.start_ns.abs_diff(begin)
-        } else if end > self.end_ns {
-            end.abs_diff(self.end_ns)
-        } else {
-            0
-        }
+        self.outside_ns(at(self.begins_at_second), at(self.ends_at_second))
     }
 
     /// Distance of `first_ns` from the interval, nanoseconds.
     fn distance(&self, first_ns: i64) -> u64 {
-        if first_ns < self.start_ns {
-            self.start_ns.abs_diff(first_ns)
-        } else if first_ns > self.end_ns {
-            first_ns.abs_diff(self.end_ns)
+        self.outside_ns(first_ns, first_ns)
+    }
+
+    /// The time by which `begin_ns` is before the interval's start, or `end_ns` after its end.
+    fn outside_ns(&self, begin_ns: i64, end_ns: i64) -> u64 {
+        if begin_ns < self.start_ns {
+            self.start_ns.abs_diff(begin_ns)
+        } else if end_ns > self.end_ns {
+            end_ns.abs_diff(self.end_ns)
         } else {
             0
         }

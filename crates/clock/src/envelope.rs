@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-use super::track::Step;
-use super::track::{Point, Track, Tracks, sign};
+use crate::track::{Point, Step, Track, Tracks, sign};
 
 /// Windows for each direction and interval. More of them average the floor's scatter better; fewer are more
 /// likely to contain a packet that met no queue. The band of `slope` leaves out those that do not.
@@ -25,7 +24,7 @@ const SLICES: [(usize, usize); 2] = [(256, 8), (1024, 1)];
 
 /// The envelope of one direction over one interval.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub interval: usize,
     pub direction: usize,
     /// From windows of equal numbers of packets.
@@ -44,7 +43,7 @@ struct Windows {
 }
 
 impl Group {
-    fn of(track: &Track, from: usize, to: usize, interval: usize, direction: usize) -> Group {
+    fn new(track: &Track, from: usize, to: usize, interval: usize, direction: usize) -> Group {
         let points = &track.points[from..to];
         let few = points.len().min(FEW_WINDOWS);
         let windows = (points.len() / PACKETS_PER_WINDOW)
@@ -102,13 +101,7 @@ impl Windows {
         self.ends.iter().filter_map(move |&end| {
             let corners = &self.corners[start..end];
             start = end;
-            corners
-                .iter()
-                .map(|point| Point {
-                    x: point.x,
-                    z: point.z - slope * point.x,
-                })
-                .min_by(|a, b| a.z.total_cmp(&b.z))
+            Point::lowest(corners.iter().map(|point| point.leveled(slope)))
         })
     }
 }
@@ -132,13 +125,13 @@ fn sliced(points: &[Point], slices: usize, packets: usize) -> Windows {
 }
 
 /// The envelopes of every interval and direction with samples.
-pub(super) fn groups(tracks: &Tracks, steps: &[Step]) -> Vec<Group> {
+pub(crate) fn groups(tracks: &Tracks, steps: &[Step]) -> Vec<Group> {
     let mut groups = Vec::new();
     for interval in 0..=steps.len() {
         for (direction, track) in tracks.by_direction.iter().enumerate() {
             let Range { start, end } = track.interval(steps, interval, direction);
             if start < end {
-                groups.push(Group::of(track, start, end, interval, direction));
+                groups.push(Group::new(track, start, end, interval, direction));
             }
         }
     }
@@ -225,7 +218,7 @@ mod tests {
             points,
             index: vec![0, 1, 2],
         };
-        let mut group = Group::of(&track, 0, 3, 0, 0);
+        let mut group = Group::new(&track, 0, 3, 0, 0);
         group.even.ends = vec![3];
         // three windows of one point each were merged into one: its corners are all of them
         assert_eq!(
@@ -244,10 +237,10 @@ mod tests {
             index: (0..100).collect(),
             points,
         };
-        let drift = Group::of(&track, 0, 100, 0, 0).hull_drift().unwrap();
+        let drift = Group::new(&track, 0, 100, 0, 0).hull_drift().unwrap();
         assert!((drift - 0.25).abs() < 1e-9, "{drift}");
         // in the other direction transit falls while the clocks' difference grows
-        let drift = Group::of(&track, 0, 100, 0, 1).hull_drift().unwrap();
+        let drift = Group::new(&track, 0, 100, 0, 1).hull_drift().unwrap();
         assert!((drift + 0.25).abs() < 1e-9, "{drift}");
     }
 }

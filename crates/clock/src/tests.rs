@@ -1,7 +1,5 @@
-use proptest::prelude::*;
-
-use super::testing::{Path, Queue, START_NS};
 use super::*;
+use crate::testing::{Path, Queue, START_NS};
 
 fn fitted(path: &Path) -> ClockFit {
     fit(&path.samples()).unwrap()
@@ -456,7 +454,7 @@ fn the_drift_interval_has_its_stated_coverage() {
     let mut covered = 0;
     let mut worst: f64 = 0.0;
     for seed in 0..300u64 {
-        let mut random = super::testing::Random::new(seed + 1000);
+        let mut random = crate::testing::Random::new(seed + 1000);
         let queue = match seed % 4 {
             0 => Queue::Empty,
             1 => Queue::Sawtooth(1e5 + 1e8 * random.uniform()),
@@ -491,7 +489,7 @@ fn with_standing_queues_and_jitter_both_intervals_have_their_stated_coverage() {
     const DRAWN: u64 = 80;
     let mut covered = [[0; 2]; 4];
     for seed in 0..DRAWN {
-        let mut random = super::testing::Random::new(seed + 9000);
+        let mut random = crate::testing::Random::new(seed + 9000);
         let level = 1e6 * (3.0 * random.uniform()).exp2() * 4.0;
         let kind = (seed % 4) as usize;
         let [queue, queue_back] = match kind {
@@ -537,32 +535,4 @@ fn with_standing_queues_and_jitter_both_intervals_have_their_stated_coverage() {
         "{covered:?} of {}",
         DRAWN / 4
     );
-}
-
-proptest! {
-    #[test]
-    fn narrow_numbers_give_the_same_times_as_wide_ones(
-        start_ns in 0i64..1 << 62,
-        offset_ns in prop_oneof![-1e18..1e18, -1e6..1e6],
-        drift_ppm in -1e3..1e3,
-        since_ns in prop_oneof![-1i64 << 61..1 << 61, -1_000_000i64..1_000_000],
-    ) {
-        let interval = ClockInterval {
-            start_ns,
-            end_ns: start_ns,
-            offset_ns,
-            drift_ppm,
-            begins_at_second: false,
-            ends_at_second: false,
-        };
-        let second_ns = start_ns.saturating_add(since_ns);
-        prop_assert_eq!(interval.first_at(second_ns), interval.first_in_128_bits(second_ns));
-    }
-
-    #[test]
-    fn rounding_goes_half_away_from_zero(
-        number in prop_oneof![any::<f64>(), -1e4..1e4, (-9i32..9).prop_map(|halves| f64::from(halves) / 2.0)],
-    ) {
-        prop_assert_eq!(rounded(number), number.round() as i64);
-    }
 }
