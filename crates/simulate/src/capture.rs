@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use whydrop_hosts::{Segment, Toward};
 use whydrop_path::Random;
 
 use crate::history::History;
 use crate::pcap::{Endpoints, Resolution, Writer};
 use crate::scenario::{CaptureConfig, FlowConfig};
-use crate::segment::{Segment, Toward};
 
 /// Simulations begin at this time: 2024-05-14 09:26:40 UTC.
 pub const EPOCH_NS: i64 = 1_715_678_800_000_000_000;
@@ -83,8 +83,8 @@ fn endpoints(
         client_isn: random.next_u64() as u32,
         server_isn: random.next_u64() as u32,
         mss: u16::try_from(flow.sender.mss + header).unwrap_or(u16::MAX),
-        client_window_scale: crate::segment::WINDOW_SCALE,
-        server_window_scale: crate::segment::WINDOW_SCALE,
+        client_window_scale: whydrop_hosts::WINDOW_SCALE,
+        server_window_scale: whydrop_hosts::WINDOW_SCALE,
         sack: flow.receiver.sack,
         client_ttl: 64 - (10 - before_tap),
         server_ttl: 64 - before_tap,

@@ -3,13 +3,13 @@
 mod client;
 mod limits;
 
+use whydrop_hosts::{
+    AckIn, Reason, Receiver, SackBlocks, Segment, Sender, Toward, Transmission, WINDOW_SCALE, flags,
+};
 use whydrop_path::Ecn;
 
 use crate::limiter::Ledger;
-use crate::receiver::Receiver;
 use crate::scenario::{Behaviour, Ending, FlowConfig};
-use crate::segment::{Reason, SackBlocks, Segment, Toward, WINDOW_SCALE, flags};
-use crate::sender::{AckIn, Sender, Transmission};
 use client::Repeated;
 
 const MILLISECOND_NS: i64 = 1_000_000;

@@ -6,10 +6,10 @@ use etherparse::{
     EtherType, Ethernet2Header, IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv6Header, TcpHeader,
     TcpOptionElement,
 };
+use whydrop_hosts::{Segment, Toward, flags};
 use whydrop_path::Ecn;
 
 use crate::pcap::Endpoints;
-use crate::segment::{Segment, Toward, flags};
 
 /// The fields of the IP header besides addresses and lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

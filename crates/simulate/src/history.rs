@@ -1,9 +1,20 @@
 //! The history of a simulation: every packet, and the limiter of each connection.
 
+use whydrop_hosts::Segment;
 use whydrop_path::{Ecn, Header};
 
 use crate::limiter::Ledger;
-use crate::segment::{Datagram, Segment};
+
+/// A UDP packet that captures contain. All of them travel in the direction of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram {
+    /// Index among the UDP flows.
+    pub flow: usize,
+    /// Position in its flow, from 0.
+    pub number: u32,
+    pub payload_bytes: u32,
+    pub identification: u16,
+}
 
 /// A packet and its fate.
 #[derive(Debug, Clone, Copy)]

@@ -30,7 +30,6 @@
 
 mod calendar;
 mod capture;
-mod congestion;
 mod connection;
 mod headers;
 pub mod history;
@@ -38,24 +37,20 @@ pub mod limiter;
 mod network;
 pub mod pair;
 mod pcap;
-mod receiver;
 mod scenario;
 pub mod score;
-mod segment;
-mod sender;
 pub mod suite;
 pub mod time_score;
 mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
-pub use congestion::Algorithm;
-pub use history::{History, Packet, PacketFate, Record};
+pub use history::{Datagram, History, Packet, PacketFate, Record};
 pub use network::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
 pub use pcap::Resolution;
-pub use receiver::{ReceiverConfig, StopsReading};
 pub use scenario::{
     Application, Behaviour, CaptureConfig, CrossTraffic, Ending, FlowConfig, Scenario, Stage,
 };
-pub use segment::{Datagram, Reason, Segment, Toward};
-pub use sender::{Pacing, SenderConfig};
 pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};
+pub use whydrop_hosts::{
+    Algorithm, Pacing, Reason, ReceiverConfig, Segment, SenderConfig, StopsReading, Toward,
+};

@@ -8,10 +8,9 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
+use whydrop_hosts::{Toward, Wait};
 
 use crate::history::{History, PacketFate};
-use crate::segment::Toward;
-use crate::sender::Wait;
 
 /// The limit of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

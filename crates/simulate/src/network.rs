@@ -5,13 +5,13 @@ mod watch;
 
 use std::collections::HashMap;
 
+use whydrop_hosts::{Segment, Toward};
 use whydrop_path::{Arrival, Decision, Ecn, Header, Outcome, Random};
 
 use crate::calendar::{Calendar, Event};
 use crate::connection::Connection;
 use crate::history::{History, Packet, PacketFate, Record};
 use crate::scenario::{Behaviour, CaptureConfig, CrossTraffic, Scenario, Stage};
-use crate::segment::{Segment, Toward};
 pub use back::ReturnLink;
 pub use watch::{DatagramSource, WatchConfig};
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use etherparse::{EtherType, ip_number};
+use whydrop_hosts::{Segment, Toward};
 
 use crate::headers::{self, IpMarks};
-use crate::segment::{Segment, Toward};
 
 /// Resolution of the timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Endpoints {
         server_isn: u32,
         mss: u16,
     ) -> Self {
-        let scale = crate::segment::WINDOW_SCALE;
+        let scale = whydrop_hosts::WINDOW_SCALE;
         Self {
             client: [0; 4],
             server: [0; 4],
@@ -176,7 +176,7 @@ fn build_frame(frame: &mut Vec<u8>, segment: &Segment, ends: &Endpoints) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::{Reason, SackBlocks, flags};
+    use whydrop_hosts::{Reason, SackBlocks, flags};
 
     #[test]
     fn the_header_is_as_long_as_the_segment_says() {

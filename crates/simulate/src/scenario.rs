@@ -1,10 +1,9 @@
 //! Scenarios: connections, the path between their hosts, other traffic, and the place of the capture.
 
+use whydrop_hosts::{ReceiverConfig, SenderConfig};
 use whydrop_path::PathElement;
 
 use crate::pcap::Resolution;
-use crate::receiver::ReceiverConfig;
-use crate::sender::SenderConfig;
 
 /// A path with the traffic on it. All connections and the cross traffic share it.
 pub struct Scenario {

@@ -1,11 +1,11 @@
 //! The truth that belongs to a capture, which shows only a part of it.
 
 use serde_json::{Value, json};
+use whydrop_hosts::{Reason, Segment, Toward};
 
 use crate::history::{History, PacketFate};
 use crate::limiter::Account;
 use crate::scenario::FlowConfig;
-use crate::segment::{Reason, Segment, Toward};
 
 /// The fate of one connection's data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Clients with unanswered SYNs and requests, and when they give up.
 
+use whydrop_hosts::{Segment, flags};
+
 use super::Connection;
 use crate::scenario::Ending;
-use crate::segment::{Segment, flags};
 
 /// A segment that the client retransmits until it is acknowledged.
 #[derive(Debug, Clone, Copy)]

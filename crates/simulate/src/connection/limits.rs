@@ -1,9 +1,9 @@
 //! Recording of a connection's limiters.
 
+use whydrop_hosts::{Segment, Wait};
+
 use super::Connection;
 use crate::limiter::State;
-use crate::segment::Segment;
-use crate::sender::Wait;
 
 impl Connection {
     /// Records the data sender's present state.

@@ -1,11 +1,12 @@
 //! Two points on the path, and what a pair of captures needs in addition: when each packet passes them, UDP packets
 //! beside the connections, IPv6, and separate return paths between the points.
 
+use whydrop_hosts::Segment;
 use whydrop_path::Random;
 
 use super::{PacketFate, Simulation};
 use crate::calendar::Event;
-use crate::segment::{Datagram, Segment};
+use crate::history::Datagram;
 
 /// The two points, and the traffic beside the connections.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,8 @@
 //! Crossings of the two points: every packet with the true times at which it passed them.
 
-use crate::segment::{Datagram, Segment, Toward};
+use whydrop_hosts::{Segment, Toward};
+
+use crate::history::Datagram;
 
 /// A packet between the hosts, as it is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use etherparse::{
     EtherType, Ethernet2Header, IpNumber, SingleVlanHeader, UdpHeader, VlanId, ip_number,
 };
+use whydrop_hosts::Toward;
 use whydrop_path::Ecn;
 
 use super::crossing::Body;
 use crate::headers::{self, IpMarks};
+use crate::history::Datagram;
 use crate::pcap::Endpoints;
-use crate::segment::{Datagram, Toward};
 
 /// The headers around the IP packets at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use crate::segment::{Reason, SackBlocks, Segment, flags};
+    use whydrop_hosts::{Reason, SackBlocks, Segment, flags};
 
     fn ends(ipv6: bool) -> Ends {
         let address = |last: u8| match ipv6 {

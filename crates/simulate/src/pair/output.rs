@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use whydrop_hosts::Toward;
 
 use super::crossing::Body;
 use super::frame::{self, Ends};
@@ -12,7 +13,6 @@ use super::truth;
 use super::world::SimulatedPair;
 use crate::headers::IpMarks;
 use crate::pcap::Writer;
-use crate::segment::Toward;
 
 /// A file of a pair could not be written or read.
 #[derive(Debug)]

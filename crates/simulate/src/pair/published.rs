@@ -16,13 +16,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde_json::json;
+use whydrop_hosts::{Reason, Receiver, ReceiverConfig, SackBlocks, Segment, Toward, flags};
 use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Clock, Point, Sniffer};
 use super::world::{Flow, Realism, SimulatedPair};
-use crate::receiver::{Receiver, ReceiverConfig};
-use crate::segment::{Reason, SackBlocks, Segment, Toward, flags};
 use path::Path;
 use sender::ScriptedSender;
 

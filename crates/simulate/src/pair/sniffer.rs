@@ -1,12 +1,12 @@
 //! A point of capture: which packets its sniffer writes, in which form, and with which timestamps.
 
+use whydrop_hosts::Toward;
 use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::frame::Link;
 use crate::capture::EPOCH_NS;
 use crate::pcap::Resolution;
-use crate::segment::Toward;
 
 /// In the direction of data, B is before the path element and Y behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,7 +312,7 @@ fn continues(head: &Seen, next: &Seen, offload: Offload) -> bool {
         && a.acknowledgment == b.acknowledgment
         && a.timestamps == b.timestamps
         && a.ecn == b.ecn
-        && a.flags & crate::segment::flags::PSH == 0
+        && a.flags & whydrop_hosts::flags::PSH == 0
         && a.reason.is_retransmission() == b.reason.is_retransmission()
         && a.payload_bytes + b.payload_bytes <= offload.most_payload_bytes
 }

@@ -1,13 +1,13 @@
 //! The truth of a pair: the losses between the points, within the common coverage of both captures.
 
 use serde_json::{Value, json};
+use whydrop_hosts::Reason;
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
 use super::suite::kind;
 use super::world::{Flow, SimulatedPair};
 use crate::limiter::Account;
-use crate::segment::Reason;
 
 /// Counts of wire packets that both captures should contain: they passed during the coverage of both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,14 +1,12 @@
 //! Drawing of a scenario: what all kinds have in common (hosts, distances, the point of capture).
 
 use serde_json::json;
+use whydrop_hosts::{Algorithm, Pacing, ReceiverConfig, SenderConfig};
 use whydrop_path::{Chain, Delay, Fifo, Jitter, Limit, PathElement, Random, overhead};
 
 use super::{Case, Facts, Kind};
-use crate::congestion::Algorithm;
 use crate::pcap::Resolution;
-use crate::receiver::ReceiverConfig;
 use crate::scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
-use crate::sender::{Pacing, SenderConfig};
 
 pub(super) const MS: i64 = 1_000_000;
 /// The stages of every path: before the impaired hop, a link shared with other traffic, the hop, behind it.

@@ -1,5 +1,7 @@
 //! Kinds with a hop that drops or shapes: policers, queues, shapers, random loss, active queue management.
 
+use whydrop_hosts::{Algorithm, Pacing};
+
 use whydrop_path::{
     Chain, CoDel, Fifo, InService, Limit, LinuxPolice, PathElement, Pie, Policer, Random,
     RandomLoss, Red, Shaper, SingleRateThreeColour, TwoRateThreeColour, overhead,
@@ -10,9 +12,7 @@ use super::draw::{
     set_element,
 };
 use super::{Case, Kind};
-use crate::congestion::Algorithm;
 use crate::scenario::{Application, CrossTraffic, FlowConfig};
-use crate::sender::Pacing;
 
 const MBIT: f64 = 1e6;
 const FULL_PACKET_BYTES: u64 = 1_500;

@@ -1,11 +1,11 @@
 //! How much of a hop's behaviour can be determined from a capture if its parameters are known.
 
 use serde_json::{Value, json};
+use whydrop_hosts::Toward;
 use whydrop_path::{Arrival, Outcome, PathElement, replay};
 
 use super::draw::ELEMENT_STAGE;
 use crate::history::{History, PacketFate};
-use crate::segment::Toward;
 
 /// The drops that the hop itself would make of the captured packets, compared with the actual drops. They differ
 /// because of jitter between the capture and the hop, and because of packets that are not in the capture; no diagnosis

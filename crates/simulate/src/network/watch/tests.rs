@@ -1,11 +1,9 @@
+use whydrop_hosts::{ReceiverConfig, SenderConfig, Toward};
 use whydrop_path::{Chain, Delay, Fifo, Limit, PathElement, Policer};
 
 use super::*;
 use crate::history::History;
-use crate::receiver::ReceiverConfig;
 use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
-use crate::segment::Toward;
-use crate::sender::SenderConfig;
 
 const MS: i64 = 1_000_000;
 

@@ -1,9 +1,9 @@
 //! The sender of the published case: what it sends next, given what was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use whydrop_hosts::Segment;
 
 use super::{PAYLOAD_BYTES, ROUND_TRIP_NS};
-use crate::segment::Segment;
 
 /// Segments sent this much before a delivered one count as lost (RACK's reordering window).
 const REORDERING_NS: i64 = 1_000_000;

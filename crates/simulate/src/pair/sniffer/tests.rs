@@ -1,5 +1,7 @@
+use whydrop_hosts::{Reason, SackBlocks, Segment, flags};
+
 use super::*;
-use crate::segment::{Datagram, Reason, SackBlocks, Segment, flags};
+use crate::history::Datagram;
 
 const MSS: u32 = 1_000;
 

@@ -1,13 +1,12 @@
 //! Hosts that limit their own transfers, and a path with an outage.
 
+use whydrop_hosts::{Pacing, StopsReading};
 use whydrop_path::Random;
 
 use super::draw::{ELEMENT_STAGE, MS, World, logarithmic_ns, pick};
 use super::kind::Mechanism;
 use super::settings::{MBIT, set_wide_link, slow_line};
-use crate::receiver::StopsReading;
 use crate::scenario::{Application, Behaviour};
-use crate::sender::Pacing;
 
 pub fn apply(world: &mut World, random: &mut Random) {
     if world.mechanism == Mechanism::Outage {

@@ -3,17 +3,16 @@
 
 use std::path::Path;
 
+use whydrop_hosts::{Algorithm, Toward};
 use whydrop_path::{Chain, Delay, Random};
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
 use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
-use crate::congestion::Algorithm;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::pair::output::PairError;
 use crate::pair::world::SimulatedPair;
 use crate::scenario::{Application, Stage};
-use crate::segment::Toward;
 
 /// The least number of data packets in a transfer, and the largest payload, drawn uniformly over its logarithm.
 const LEAST_PACKETS: usize = 8;

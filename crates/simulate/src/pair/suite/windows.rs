@@ -1,7 +1,8 @@
 //! Connections with and without a receive window that limits them.
 
+use whydrop_hosts::Toward;
+
 use crate::history::{History, PacketFate};
-use crate::segment::Toward;
 
 /// Less room than this many segments counts as none: receivers and senders both wait for more.
 const ROOM_SEGMENTS: u64 = 2;

@@ -1,20 +1,19 @@
 //! The sending half of a TCP connection, close to Linux: recovery with SACK or as NewReno, proportional rate reduction,
 //! RACK, tail-loss probes, and a retransmission timer of at least 200 ms.
 
-mod bbr;
-mod new_reno;
+mod duplicates;
 mod pacing;
 mod recovery;
 mod rtt;
 mod scoreboard;
 
-use crate::congestion::{Algorithm, Congestion};
+use crate::control::{Algorithm, Congestion, PathSample};
 use crate::segment::{Range, Reason};
-pub use bbr::Bbr;
 use pacing::Pacer;
 pub use pacing::{Pace, Pacing};
 use recovery::{Progress, Recovery, Undo};
 use rtt::RttEstimator;
+pub use scoreboard::RateSample;
 use scoreboard::Scoreboard;
 
 /// The behaviour of a sender. Defaults are those of a current Linux.
@@ -104,7 +103,7 @@ pub struct AckIn<'a> {
 
 /// Call [`on_ack`](Self::on_ack) and [`on_timer`](Self::on_timer), then [`transmit`](Self::transmit) until it returns
 /// `None`, then read [`deadline_ns`](Self::deadline_ns).
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
     congestion: Congestion,
@@ -132,7 +131,6 @@ pub struct Sender {
     /// A tail-loss probe is outstanding: no second one before an acknowledgment.
     probe_out: bool,
     window_probe_due: bool,
-    bbr: Option<Bbr>,
     /// The window is not reduced for marks again before this is acknowledged; the receiver must be informed of the
     /// reduction.
     marks_until: u64,
@@ -177,7 +175,6 @@ impl Sender {
             probe_due: false,
             probe_out: false,
             window_probe_due: false,
-            bbr: (config.algorithm == Algorithm::Bbr).then(|| Bbr::new(config.initial_window)),
             marks_until: 0,
             tell_reduced: false,
             recover: 0,
@@ -203,11 +200,8 @@ impl Sender {
 
     /// The state of its congestion window: [`Wait::SlowStart`] or [`Wait::CongestionWindow`].
     pub fn window(&self) -> Wait {
-        let grows = match &self.bbr {
-            Some(bbr) => bbr.in_startup(),
-            None => self.congestion.in_slow_start(),
-        };
-        if grows {
+        let startup = self.congestion.controller().in_startup();
+        if startup.unwrap_or_else(|| self.congestion.in_slow_start()) {
             Wait::SlowStart
         } else {
             Wait::CongestionWindow
@@ -216,7 +210,7 @@ impl Sender {
 
     /// Since when the window of a start-up has not grown, which becomes known only later.
     pub fn stands_since_ns(&self) -> Option<i64> {
-        self.bbr.as_ref()?.stands_since_ns()
+        self.congestion.controller().stands_since_ns()
     }
 
     /// The limit that keeps it from sending, once [`transmit`](Self::transmit) returns `None`.
@@ -246,7 +240,7 @@ impl Sender {
         let full_ns = self.full_ns.map(|ns| now_ns - ns);
         self.pacer.is_waiting()
             && self.config.pacing == Pacing::Window
-            && self.bbr.is_none()
+            && self.own_pace().is_none()
             && full_ns.is_none_or(|ns| ns > self.rtt.smoothed_ns())
     }
 
@@ -326,20 +320,21 @@ impl Sender {
             delivered.arrived += self.count_duplicate();
         }
         self.reordering_seen |= delivered.reordered;
-        if let Some(bbr) = &mut self.bbr {
-            let rtt_ns = delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns);
-            let out = (self.board.pipe(), self.board.delivered());
-            let starved = self.next == self.written;
-            bbr.on_ack(now_ns, delivered.rate, rtt_ns, out, starved);
-            self.congestion.cwnd = bbr.window();
-        }
+        self.congestion.on_path(PathSample {
+            now_ns,
+            rate: delivered.rate,
+            rtt_ns: delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns),
+            in_flight: self.board.pipe(),
+            delivered: self.board.delivered(),
+            starved: self.next == self.written,
+        });
         // without SACK, data that waited behind a hole measures the time of the repair
         let in_time = self.config.sack || !delivered.released;
         if let Some(sent_ns) = delivered.sent_once_ns.filter(|_| in_time) {
             let rtt_ns = now_ns - sent_ns;
             self.rtt.sample(rtt_ns);
             self.congestion
-                .on_rtt(rtt_ns, self.rtt.min_ns(), self.una, self.next);
+                .on_rtt(rtt_ns, self.rtt.min_ns(), (self.una, self.next));
         }
         if duplicate {
             self.undo.on_duplicate();
@@ -517,12 +512,15 @@ impl Sender {
             window_bytes: window * self.config.mss as f64,
             rtt_ns,
             slow_start,
-            own_bytes_per_s: self
-                .bbr
-                .as_ref()
-                .map(|bbr| bbr.pacing_rate(rtt_ns) * wire_mss),
+            own_bytes_per_s: self.own_pace().map(|rate| rate * wire_mss),
         };
         self.pacer.on_sent(now_ns, wire_bytes, pace);
+    }
+
+    /// The rate at which its congestion control paces, segments per second.
+    fn own_pace(&self) -> Option<f64> {
+        let rtt_ns = self.rtt.smoothed_ns();
+        self.congestion.controller().pacing_rate(rtt_ns)
     }
 
     fn may_send_new(&self) -> bool {

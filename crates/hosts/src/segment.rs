@@ -1,4 +1,4 @@
-//! A TCP segment between the simulated hosts.
+//! A TCP segment between the hosts.
 
 use whydrop_path::Ecn;
 
@@ -111,17 +111,6 @@ pub struct Segment {
     pub ecn: Ecn,
     /// How long the receiver delayed this acknowledgment to wait for a second segment or a timer.
     pub delay_ns: i64,
-}
-
-/// A UDP packet that captures contain. All of them travel in the direction of the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Datagram {
-    /// Index among the UDP flows.
-    pub flow: usize,
-    /// Position in its flow, from 0.
-    pub number: u32,
-    pub payload_bytes: u32,
-    pub identification: u16,
 }
 
 impl Segment {

@@ -1,13 +1,13 @@
 //! A sender that models its path instead of increasing its rate until packets are lost.
 
-use super::scoreboard::RateSample;
+use super::{Acked, Controller, PathSample};
 
 /// A minimal model of BBR: the start-up, the drain, and the steady state of draft-ietf-ccwg-bbr (section 5.3), with the
 /// largest delivery rate of ten round trips and the least round trip of ten seconds, paced by eight phases of gain, and
 /// a window of twice the product. It does not react to losses or marks: the bounds that the draft sets after them
 /// (inflight_hi, inflight_lo, bw_lo), its adaptation to aggregation and its randomised waits between probes are not
 /// modelled.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Bbr {
     phase: Phase,
     /// The largest rate of each of the last rounds, segments per second, the present round last.
@@ -77,21 +77,12 @@ impl Bbr {
     }
 
     /// The path's rate, segments per second.
-    pub fn bottleneck_rate(&self) -> f64 {
+    fn bottleneck_rate(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
 
-    pub fn in_startup(&self) -> bool {
+    fn is_starting(&self) -> bool {
         self.phase == Phase::Startup
-    }
-
-    /// Since when the flight in start-up has not grown by half of the delivered segments: start-up then confirms that
-    /// the pipe is full, and its window stands still. `None` until the whole flight is delivered, and until start-up is
-    /// over: if it continues, its window stands still only between samples of the rate.
-    pub fn stands_since_ns(&self) -> Option<i64> {
-        let delivered = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
-        let shows = delivered && !self.in_startup();
-        shows.then_some(self.growth.most_ns)
     }
 
     fn gain(&self) -> f64 {
@@ -103,16 +94,6 @@ impl Bbr {
         }
     }
 
-    /// The sending rate, segments per second.
-    pub fn pacing_rate(&self, smoothed_rtt_ns: i64) -> f64 {
-        let rate = match self.bottleneck_rate() {
-            // Before the first sample: the initial window per round trip.
-            0.0 => self.initial_window * 1e9 / smoothed_rtt_ns.max(1_000_000) as f64,
-            rate => rate,
-        };
-        self.gain() * rate
-    }
-
     /// Bandwidth times delay, in packets.
     fn product(&self) -> Option<f64> {
         let (rtt_ns, _) = self.least_rtt?;
@@ -120,17 +101,17 @@ impl Bbr {
         (rate > 0.0).then(|| rate * rtt_ns as f64 / 1e9)
     }
 
-    pub fn window(&self) -> f64 {
+    fn window(&self) -> f64 {
         if matches!(self.phase, Phase::ProbeRtt { .. }) {
             return PROBE_RTT_WINDOW;
         }
-        let gain = if self.in_startup() {
+        let gain = if self.is_starting() {
             STARTUP_GAIN
         } else {
             WINDOW_GAIN
         };
         let wanted = self.product().map_or(0.0, |product| gain * product);
-        let least = if self.in_startup() {
+        let least = if self.is_starting() {
             self.initial_window
         } else {
             PROBE_RTT_WINDOW
@@ -138,41 +119,14 @@ impl Bbr {
         wanted.max(least)
     }
 
-    /// Processes an acknowledgment: the rate that it shows, the round trip, and the remaining flight. Samples taken
-    /// while the application had no data count only if they are larger.
-    pub fn on_ack(
-        &mut self,
-        now_ns: i64,
-        sample: Option<RateSample>,
-        rtt_ns: Option<i64>,
-        (in_flight, delivered): (usize, u64),
-        starved: bool,
-    ) {
-        if let Some(rtt_ns) = rtt_ns {
-            self.note_rtt(now_ns, rtt_ns);
-        }
-        if let Some(sample) = sample {
-            let new_round = sample.delivered_before >= self.round_end;
-            if new_round {
-                self.round_end = delivered;
-                self.rates.rotate_left(1);
-                self.rates[RATE_ROUNDS - 1] = 0.0;
-            }
-            if !starved || sample.segments_per_s > self.bottleneck_rate() {
-                let present = &mut self.rates[RATE_ROUNDS - 1];
-                *present = present.max(sample.segments_per_s);
-            }
-            if new_round && !starved {
-                self.look_for_growth();
-            }
-        }
-        self.move_on(now_ns, in_flight as f64);
-        if self.in_startup() {
-            self.note_growth(now_ns, (in_flight, delivered), starved);
-        }
-    }
-
-    fn note_growth(&mut self, now_ns: i64, (in_flight, delivered): (usize, u64), starved: bool) {
+    fn note_growth(&mut self, path: PathSample) {
+        let PathSample {
+            now_ns,
+            in_flight,
+            delivered,
+            starved,
+            ..
+        } = path;
         let growth = &mut self.growth;
         let last = std::mem::replace(
             &mut growth.last,
@@ -191,7 +145,7 @@ impl Bbr {
     fn note_rtt(&mut self, now_ns: i64, rtt_ns: i64) {
         let probing = matches!(self.phase, Phase::ProbeRtt { .. });
         let expired = |&(_, at_ns): &(i64, i64)| now_ns.saturating_sub(at_ns) > LEAST_RTT_LASTS_NS;
-        if self.least_rtt.as_ref().is_some_and(expired) && !probing && !self.in_startup() {
+        if self.least_rtt.as_ref().is_some_and(expired) && !probing && !self.is_starting() {
             self.phase = Phase::ProbeRtt { since_ns: now_ns };
             self.least_rtt = Some((rtt_ns, now_ns));
         }
@@ -205,7 +159,7 @@ impl Bbr {
 
     /// Checks for a full pipe: the rate grew by less than a quarter in three rounds (section 5.3.1.2).
     fn look_for_growth(&mut self) {
-        if !self.in_startup() {
+        if !self.is_starting() {
             return;
         }
         let rate = self.bottleneck_rate();
@@ -246,9 +200,76 @@ impl Bbr {
     }
 }
 
+impl Controller for Bbr {
+    fn grow(&mut self, cwnd: f64, _acked: Acked) -> f64 {
+        cwnd
+    }
+
+    fn on_loss(&mut self, cwnd: f64, _in_flight: f64) -> f64 {
+        cwnd
+    }
+
+    fn has_own_window(&self) -> bool {
+        true
+    }
+
+    /// Samples of the rate taken while the application had no data count only if they are larger.
+    fn on_ack(&mut self, path: PathSample) -> Option<f64> {
+        let PathSample {
+            now_ns, starved, ..
+        } = path;
+        if let Some(rtt_ns) = path.rtt_ns {
+            self.note_rtt(now_ns, rtt_ns);
+        }
+        if let Some(sample) = path.rate {
+            let new_round = sample.delivered_before >= self.round_end;
+            if new_round {
+                self.round_end = path.delivered;
+                self.rates.rotate_left(1);
+                self.rates[RATE_ROUNDS - 1] = 0.0;
+            }
+            if !starved || sample.segments_per_s > self.bottleneck_rate() {
+                let present = &mut self.rates[RATE_ROUNDS - 1];
+                *present = present.max(sample.segments_per_s);
+            }
+            if new_round && !starved {
+                self.look_for_growth();
+            }
+        }
+        self.move_on(now_ns, path.in_flight as f64);
+        if self.is_starting() {
+            self.note_growth(path);
+        }
+        Some(self.window())
+    }
+
+    fn in_startup(&self) -> Option<bool> {
+        Some(self.is_starting())
+    }
+
+    /// Since when the flight in start-up has not grown by half of the delivered segments: start-up then confirms that
+    /// the pipe is full, and its window stands still. `None` until the whole flight is delivered, and until start-up is
+    /// over: if it continues, its window stands still only between samples of the rate.
+    fn stands_since_ns(&self) -> Option<i64> {
+        let delivered = (1..=self.growth.delivered_since).contains(&self.growth.out_then);
+        let shows = delivered && !self.is_starting();
+        shows.then_some(self.growth.most_ns)
+    }
+
+    fn pacing_rate(&self, smoothed_rtt_ns: i64) -> Option<f64> {
+        let rate = match self.bottleneck_rate() {
+            // Before the first sample: the initial window per round trip.
+            0.0 => self.initial_window * 1e9 / smoothed_rtt_ns.max(1_000_000) as f64,
+            rate => rate,
+        };
+        Some(self.gain() * rate)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sender::RateSample;
 
     const RTT_NS: i64 = 10_000_000;
 
@@ -263,8 +284,14 @@ mod tests {
             };
             let in_flight = bbr.window() as usize;
             delivered += in_flight as u64;
-            let out = (in_flight, delivered);
-            bbr.on_ack(round * RTT_NS, Some(sample), Some(RTT_NS), out, false);
+            bbr.on_ack(PathSample {
+                now_ns: round * RTT_NS,
+                rate: Some(sample),
+                rtt_ns: Some(RTT_NS),
+                in_flight,
+                delivered,
+                starved: false,
+            });
         }
         bbr
     }
@@ -277,10 +304,10 @@ mod tests {
             None
         );
         let stands = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0]);
-        assert!(stands.in_startup());
+        assert!(stands.is_starting());
         assert_eq!(stands.stands_since_ns(), None, "it may continue to grow");
         let ended = at_rates(&[1_000.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0, 2_700.0]);
-        assert!(!ended.in_startup());
+        assert!(!ended.is_starting());
         assert_eq!(ended.stands_since_ns(), Some(3 * RTT_NS));
     }
 }
