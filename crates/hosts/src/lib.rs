@@ -9,13 +9,16 @@
 //! | `control` | congestion control: [`Controller`], one file for each [`Algorithm`] |
 //! | `receiver` | acknowledgments and the window |
 //! | `segment` | segments between the hosts |
+//! | `host` | identification and timestamps of their headers |
 
 mod control;
+mod host;
 mod receiver;
 mod segment;
 mod sender;
 
 pub use control::{Acked, Algorithm, Controller, PathSample};
+pub use host::Host;
 pub use receiver::{Acknowledgment, Receiver, ReceiverConfig, StopsReading};
 pub use segment::{Range, Reason, SackBlocks, Segment, Toward, WINDOW_SCALE, flags};
 pub use sender::{AckIn, Pacing, RateSample, Sender, SenderConfig, Transmission, Wait};

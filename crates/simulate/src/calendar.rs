@@ -54,19 +54,29 @@ pub enum Event {
     LeaveBack,
 }
 
-#[derive(Debug, Default)]
-pub struct Calendar {
-    heap: BinaryHeap<Reverse<(i64, u64, Event)>>,
+/// The coming events.
+#[derive(Debug)]
+pub struct Calendar<E> {
+    heap: BinaryHeap<Reverse<(i64, u64, E)>>,
     scheduled: u64,
 }
 
-impl Calendar {
-    pub fn at(&mut self, time_ns: i64, event: Event) {
+impl<E: Ord> Default for Calendar<E> {
+    fn default() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            scheduled: 0,
+        }
+    }
+}
+
+impl<E: Ord> Calendar<E> {
+    pub fn at(&mut self, time_ns: i64, event: E) {
         self.heap.push(Reverse((time_ns, self.scheduled, event)));
         self.scheduled += 1;
     }
 
-    pub fn pop(&mut self) -> Option<(i64, Event)> {
+    pub fn pop(&mut self) -> Option<(i64, E)> {
         self.heap
             .pop()
             .map(|Reverse((time_ns, _, event))| (time_ns, event))

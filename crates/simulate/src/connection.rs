@@ -4,7 +4,7 @@ mod client;
 mod limits;
 
 use whydrop_hosts::{
-    AckIn, Reason, Receiver, SackBlocks, Segment, Sender, Toward, Transmission, WINDOW_SCALE, flags,
+    AckIn, Host, Reason, Receiver, Segment, Sender, Toward, Transmission, WINDOW_SCALE, flags,
 };
 use whydrop_path::Ecn;
 
@@ -12,7 +12,6 @@ use crate::limiter::Ledger;
 use crate::scenario::{Behaviour, Ending, FlowConfig};
 use client::Repeated;
 
-const MILLISECOND_NS: i64 = 1_000_000;
 /// First retransmission timeout of a SYN-ACK (RFC 6298).
 const SYN_ACK_TIMEOUT_NS: i64 = 1_000_000_000;
 /// Bytes of a client's request for a chunk.
@@ -31,7 +30,6 @@ pub struct Reaction {
 
 pub struct Connection {
     pub config: FlowConfig,
-    flow: usize,
     sender: Sender,
     receiver: Receiver,
     handshake: Handshake,
@@ -41,9 +39,10 @@ pub struct Connection {
     /// The server's FIN when it was sent, and when it has reached the client.
     server_fin: Option<u64>,
     server_fin_seen: Option<u64>,
-    client_id: u16,
-    server_id: u16,
-    clocks: Clocks,
+    client: Host,
+    server: Host,
+    /// Last.ACK.sent at the client (RFC 7323, section 4.3).
+    client_last_ack: u64,
     /// The client has requested a chunk that is not complete.
     awaiting: bool,
     complete: bool,
@@ -69,46 +68,16 @@ struct Handshake {
     client_established: bool,
 }
 
-/// TCP timestamps: milliseconds since a separate origin for each host (RFC 7323, section 5.4).
-#[derive(Debug, Clone, Copy)]
-struct Clocks {
-    used: bool,
-    client_origin: u32,
-    server_origin: u32,
-    /// TS.Recent and Last.ACK.sent at the client (RFC 7323, section 4.3).
-    client_recent: u32,
-    client_last_ack: u64,
-    server_recent: u32,
-}
-
-impl Clocks {
-    fn value(origin: u32, now_ns: i64) -> u32 {
-        origin.wrapping_add((now_ns / MILLISECOND_NS) as u32)
-    }
-
-    fn of_client(&self, now_ns: i64) -> Option<(u32, u32)> {
-        self.used
-            .then(|| (Self::value(self.client_origin, now_ns), self.client_recent))
-    }
-
-    fn of_server(&self, now_ns: i64) -> Option<(u32, u32)> {
-        self.used
-            .then(|| (Self::value(self.server_origin, now_ns), self.server_recent))
-    }
-
-    /// The latest time at which the server's clock had the echoed timestamp.
-    fn echoed_ns(&self, segment: &Segment) -> Option<i64> {
-        let (_, echo) = segment.timestamps?;
-        Some((i64::from(echo.wrapping_sub(self.server_origin)) + 1) * MILLISECOND_NS - 1)
-    }
-}
-
 impl Connection {
     /// `random` chooses the numbers that real hosts choose at random.
     pub fn new(flow: usize, config: FlowConfig, random: &mut whydrop_path::Random) -> Self {
+        let [client_id, server_id] = [(); 2].map(|()| random.next_u64() as u16);
+        let [client_origin, server_origin] = [(); 2].map(|()| {
+            let origin = random.next_u64() as u32;
+            config.timestamps.then_some(origin)
+        });
         Self {
             config,
-            flow,
             sender: Sender::new(config.sender),
             receiver: Receiver::new(config.receiver, config.sender.mss),
             handshake: Handshake::default(),
@@ -117,16 +86,9 @@ impl Connection {
             requests: 0,
             server_fin: None,
             server_fin_seen: None,
-            client_id: random.next_u64() as u16,
-            server_id: random.next_u64() as u16,
-            clocks: Clocks {
-                used: config.timestamps,
-                client_origin: random.next_u64() as u32,
-                server_origin: random.next_u64() as u32,
-                client_recent: 0,
-                client_last_ack: 0,
-                server_recent: 0,
-            },
+            client: Host::new(flow, Toward::Server, client_id, client_origin),
+            server: Host::new(flow, Toward::Client, server_id, server_origin),
+            client_last_ack: 0,
             awaiting: false,
             complete: false,
             behaviour: Behaviour::default(),
@@ -161,22 +123,9 @@ impl Connection {
     }
 
     fn client_segment(&mut self, now_ns: i64, flags: u8, payload_bytes: u32) -> Segment {
-        self.client_id = self.client_id.wrapping_add(1);
-        let segment = Segment {
-            flow: self.flow,
-            toward: Toward::Server,
-            flags,
-            sequence: self.client_next,
-            acknowledgment: 0,
-            payload_bytes,
-            window_bytes: 0,
-            timestamps: self.clocks.of_client(now_ns),
-            sack: SackBlocks::default(),
-            reason: Reason::New,
-            identification: self.client_id,
-            ecn: Ecn::NotCapable,
-            delay_ns: 0,
-        };
+        let segment = self
+            .client
+            .segment(now_ns, flags, self.client_next, payload_bytes);
         self.client_next = segment.end();
         segment
     }
@@ -188,21 +137,10 @@ impl Connection {
         sequence: u64,
         payload_bytes: u32,
     ) -> Segment {
-        self.server_id = self.server_id.wrapping_add(1);
         Segment {
-            flow: self.flow,
-            toward: Toward::Client,
-            flags,
-            sequence,
             acknowledgment: self.server_received,
-            payload_bytes,
             window_bytes: SERVER_WINDOW_BYTES,
-            timestamps: self.clocks.of_server(now_ns),
-            sack: SackBlocks::default(),
-            reason: Reason::New,
-            identification: self.server_id,
-            ecn: Ecn::NotCapable,
-            delay_ns: 0,
+            ..self.server.segment(now_ns, flags, sequence, payload_bytes)
         }
     }
 
@@ -245,7 +183,7 @@ impl Connection {
         if self.echoes {
             segment.flags |= flags::ECE;
         }
-        self.clocks.client_last_ack = segment.acknowledgment;
+        self.client_last_ack = segment.acknowledgment;
         segment
     }
 
@@ -279,10 +217,10 @@ impl Connection {
         self.echoes |= segment.ecn == Ecn::Ce;
         if let Some((value, _)) = segment.timestamps {
             // RFC 7323, section 4.3: in order, and not from an old duplicate (section 5.3).
-            let first = self.clocks.client_last_ack == 0;
-            let newer = value.wrapping_sub(self.clocks.client_recent) as i32 >= 0;
-            if first || (newer && segment.sequence <= self.clocks.client_last_ack) {
-                self.clocks.client_recent = value;
+            let first = self.client_last_ack == 0;
+            let newer = value.wrapping_sub(self.client.recent) as i32 >= 0;
+            if first || (newer && segment.sequence <= self.client_last_ack) {
+                self.client.recent = value;
             }
         }
         if segment.flags & flags::SYN != 0 {
@@ -339,7 +277,7 @@ impl Connection {
     pub fn at_server(&mut self, now_ns: i64, segment: &Segment) -> Reaction {
         let mut reaction = Reaction::default();
         if let Some((value, _)) = segment.timestamps {
-            self.clocks.server_recent = value;
+            self.server.recent = value;
         }
         if segment.flags & flags::SYN != 0 {
             self.on_syn(now_ns, &mut reaction);
@@ -369,7 +307,7 @@ impl Connection {
                 window_bytes: u64::from(segment.window_bytes),
                 sack: segment.sack.as_slice(),
                 pure: segment.is_pure_acknowledgment(),
-                echo_ns: self.clocks.echoed_ns(segment),
+                echo_ns: self.server.echoed_ns(segment),
             };
             self.note_acknowledgment(now_ns, segment);
             self.sender.on_ack(now_ns, ack);

@@ -47,7 +47,7 @@ struct SourceState {
 pub struct Simulation {
     now_ns: i64,
     end_ns: i64,
-    calendar: Calendar,
+    calendar: Calendar<Event>,
     connections: Vec<Connection>,
     stages: Vec<StageState>,
     sources: Vec<SourceState>,

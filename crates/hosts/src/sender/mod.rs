@@ -30,6 +30,8 @@ pub struct SenderConfig {
     /// Detect losses by time, including lost retransmissions (RFC 8985); otherwise by three SACKed segments (RFC 6675),
     /// where a lost retransmission waits for the timer.
     pub rack: bool,
+    /// With RACK: a fixed reordering window and no threshold of SACKed segments, as with Linux's `tcp_recovery` = 7.
+    pub fixed_reordering_ns: Option<i64>,
     /// Probe the tail after two round trips of silence (RFC 8985, section 7).
     pub tail_loss_probe: bool,
     pub hystart: bool,
@@ -50,6 +52,7 @@ impl Default for SenderConfig {
             sack: true,
             initial_window: 10.0,
             rack: true,
+            fixed_reordering_ns: None,
             tail_loss_probe: true,
             hystart: true,
             pacing: Pacing::None,
@@ -259,6 +262,11 @@ impl Sender {
         self.una == self.written
     }
 
+    /// Segments presumed lost and not retransmitted since.
+    pub fn to_retransmit(&self) -> usize {
+        self.board.lost() - self.board.retransmitted()
+    }
+
     /// Bytes acknowledged.
     pub fn acknowledged_bytes(&self) -> u64 {
         self.una - 1
@@ -373,7 +381,8 @@ impl Sender {
         } else {
             DUPLICATE_THRESHOLD
         };
-        if !self.config.rack || !self.reordering_seen {
+        let by_time_alone = self.reordering_seen || self.config.fixed_reordering_ns.is_some();
+        if !self.config.rack || !by_time_alone {
             self.board.mark_lost_by_count(threshold);
         }
         self.board.retransmissions_lost() > before
@@ -381,6 +390,9 @@ impl Sender {
 
     /// RFC 8985, section 6.2, step 4.
     fn reordering_window_ns(&self) -> i64 {
+        if let Some(fixed_ns) = self.config.fixed_reordering_ns {
+            return fixed_ns;
+        }
         let many =
             self.board.sacked() >= DUPLICATE_THRESHOLD || !matches!(self.recovery, Recovery::Open);
         if !self.reordering_seen && many {

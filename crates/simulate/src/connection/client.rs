@@ -68,12 +68,11 @@ impl Connection {
         if is_syn {
             self.syn_sent_ns = now_ns;
         }
-        self.client_id = self.client_id.wrapping_add(1);
-        let mut again = repeated.segment;
-        again.identification = self.client_id;
-        again.timestamps = self.clocks.of_client(now_ns);
-        again.delay_ns = 0;
-        Some(again)
+        let again = self.client.sent_now(now_ns, repeated.segment);
+        Some(Segment {
+            delay_ns: 0,
+            ..again
+        })
     }
 
     /// True if the client's host has disappeared.

@@ -6,24 +6,22 @@
 //! packets after a gap. The clock of the second capture is 2.19 ms ahead and 220 ppm slow.
 //!
 //! The sizes of the bursts are given and not the result of congestion control, which would collapse under such losses.
-//! Everything else is TCP: the receiver is that of the other simulations, with SACK, and losses are detected by RACK
-//! (RFC 8985) and retransmitted first.
+//! Everything else is TCP: sender and receiver are those of the other simulations, with SACK. Losses are detected by RACK
+//! (RFC 8985), or by the timer, and retransmitted first.
 
 mod path;
-mod sender;
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use serde_json::json;
-use whydrop_hosts::{Reason, Receiver, ReceiverConfig, SackBlocks, Segment, Toward, flags};
+use whydrop_hosts::{
+    AckIn, Algorithm, Host, Receiver, ReceiverConfig, Segment, Sender, SenderConfig, Toward, flags,
+};
 use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Clock, Point, Sniffer};
 use super::world::{Flow, Realism, SimulatedPair};
+use crate::calendar::Calendar;
 use path::Path;
-use sender::ScriptedSender;
 
 /// Payload of a full segment: 1500 bytes of IP with timestamps.
 pub const PAYLOAD_BYTES: u32 = 1_448;
@@ -41,6 +39,11 @@ const SPACING_NS: i64 = 12_304;
 /// Between a host and the sniffer beside it.
 const BESIDE_NS: i64 = 20_000;
 const REQUEST_BYTES: u32 = 120;
+/// The receiver's first window.
+const WINDOW_BYTES: u64 = 2_000_000;
+/// Segments sent this much before a delivered one count as lost: RACK's reordering window.
+const REORDERING_NS: i64 = 1_000_000;
+const LINE_RATE_BPS: u64 = 1_000_000_000;
 const MILLISECOND_NS: i64 = 1_000_000;
 
 /// Which random variant of the case.
@@ -118,7 +121,7 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
     pair.circumstances
         .insert("rtt_ms".into(), json!(ROUND_TRIP_NS as f64 / 1e6));
     pair.circumstances
-        .insert("sender_line_rate_bps".into(), json!(1_000_000_000u64));
+        .insert("sender_line_rate_bps".into(), json!(LINE_RATE_BPS));
     pair
 }
 
@@ -143,87 +146,86 @@ enum Event {
 
 struct Case {
     config: PublishedConfig,
-    calendar: BinaryHeap<Reverse<(i64, u64, Event)>>,
-    scheduled: u64,
+    calendar: Calendar<Event>,
     now_ns: i64,
     bursts: u32,
     path: Path,
-    sender: ScriptedSender,
+    sender: Sender,
     receiver: Receiver,
     random: Random,
-    client: Host,
-    server: Host,
+    client: End,
+    server: End,
     crossings: Vec<Crossing>,
 }
 
-/// The counters of a host.
+/// A host, and the next sequence number of either direction.
 #[derive(Debug, Clone, Copy)]
-struct Host {
-    identification: u16,
-    clock_origin: u32,
-    /// The other host's timestamp, to be echoed.
-    recent: u32,
+struct End {
+    host: Host,
     next: u64,
     received: u64,
 }
 
-impl Host {
-    fn new(random: &mut Random) -> Self {
+impl End {
+    fn new(peer: Toward, random: &mut Random) -> Self {
+        let identification = random.next_u64() as u16;
         Self {
-            identification: random.next_u64() as u16,
-            clock_origin: random.next_u64() as u32,
-            recent: 0,
+            host: Host::new(0, peer, identification, Some(random.next_u64() as u32)),
             next: 0,
             received: 0,
         }
     }
 
-    fn segment(&mut self, now_ns: i64, toward: Toward, flags: u8, payload_bytes: u32) -> Segment {
-        self.identification = self.identification.wrapping_add(1);
-        let milliseconds = (now_ns / MILLISECOND_NS) as u32;
+    fn segment(&mut self, now_ns: i64, flags: u8, payload_bytes: u32) -> Segment {
         let segment = Segment {
-            flow: 0,
-            toward,
-            flags,
-            sequence: self.next,
             acknowledgment: self.received,
-            payload_bytes,
             window_bytes: 64_128,
-            timestamps: Some((self.clock_origin.wrapping_add(milliseconds), self.recent)),
-            sack: SackBlocks::default(),
-            reason: Reason::New,
-            identification: self.identification,
-            ecn: whydrop_path::Ecn::NotCapable,
-            delay_ns: 0,
+            ..self.host.segment(now_ns, flags, self.next, payload_bytes)
         };
         self.next = segment.end();
         segment
     }
 
     fn got(&mut self, segment: &Segment) {
-        self.recent = segment.timestamps.map_or(self.recent, |stamps| stamps.0);
+        self.host.recent = segment
+            .timestamps
+            .map_or(self.host.recent, |stamps| stamps.0);
         self.received = self.received.max(segment.end());
     }
+}
+
+/// The server's sender: what is lost first, then new data. How much and when, the case decides.
+fn sender() -> Sender {
+    Sender::new(SenderConfig {
+        algorithm: Algorithm::FixedRate {
+            rate_bps: LINE_RATE_BPS,
+        },
+        initial_window: f64::INFINITY,
+        mss: u64::from(PAYLOAD_BYTES),
+        fixed_reordering_ns: Some(REORDERING_NS),
+        tail_loss_probe: false,
+        hystart: false,
+        ..SenderConfig::default()
+    })
 }
 
 impl Case {
     fn new(config: PublishedConfig, random: &mut Random) -> Self {
         let receiver = ReceiverConfig {
             quick_acks: 0,
-            initial_window_bytes: 2_000_000,
+            initial_window_bytes: WINDOW_BYTES,
             ..ReceiverConfig::default()
         };
         Self {
             config,
-            calendar: BinaryHeap::new(),
-            scheduled: 0,
+            calendar: Calendar::default(),
             now_ns: 0,
             bursts: 0,
             path: Path::new(random.next_u64()),
-            sender: ScriptedSender::default(),
+            sender: sender(),
             receiver: Receiver::new(receiver, u64::from(PAYLOAD_BYTES)),
-            client: Host::new(random),
-            server: Host::new(random),
+            client: End::new(Toward::Server, random),
+            server: End::new(Toward::Client, random),
             random: Random::new(random.next_u64()),
             crossings: Vec::new(),
         }
@@ -231,7 +233,7 @@ impl Case {
 
     fn play(mut self) -> Vec<Crossing> {
         self.handshake();
-        while let Some(Reverse((time_ns, _, event))) = self.calendar.pop() {
+        while let Some((time_ns, event)) = self.calendar.pop() {
             self.now_ns = time_ns;
             match event {
                 Event::Burst => self.burst(),
@@ -244,8 +246,7 @@ impl Case {
                 }
                 Event::Return { crossing } => {
                     if let Body::Tcp(ack) = self.crossings[crossing].body {
-                        self.server.recent = ack.timestamps.map_or(0, |stamps| stamps.0);
-                        self.sender.on_ack(&ack);
+                        self.acknowledged(&ack);
                     }
                 }
             }
@@ -253,42 +254,43 @@ impl Case {
         self.crossings
     }
 
-    fn at(&mut self, time_ns: i64, event: Event) {
-        self.calendar
-            .push(Reverse((time_ns, self.scheduled, event)));
-        self.scheduled += 1;
+    fn acknowledged(&mut self, segment: &Segment) {
+        self.server.host.recent = segment.timestamps.map_or(0, |stamps| stamps.0);
+        let ack = AckIn {
+            acknowledgment: segment.acknowledgment,
+            window_bytes: u64::from(segment.window_bytes),
+            sack: segment.sack.as_slice(),
+            pure: true,
+            echo_ns: self.server.host.echoed_ns(segment),
+        };
+        self.sender.on_ack(self.now_ns, ack);
     }
 
     /// SYN, SYN-ACK, acknowledgment and request; then the first burst.
     fn handshake(&mut self) {
         self.now_ns = 10 * MILLISECOND_NS;
-        let mut syn = self
-            .client
-            .segment(self.now_ns, Toward::Server, flags::SYN, 0);
+        let mut syn = self.client.segment(self.now_ns, flags::SYN, 0);
         (syn.acknowledgment, syn.window_bytes) = (0, 65_535);
         self.now_ns = self.back(syn).1;
         self.server.got(&syn);
-        let mut syn_ack =
-            self.server
-                .segment(self.now_ns, Toward::Client, flags::SYN | flags::ACK, 0);
+        let offered_ns = self.now_ns;
+        let mut syn_ack = self.server.segment(self.now_ns, flags::SYN | flags::ACK, 0);
         syn_ack.window_bytes = 65_160;
         // The bucket is full: no packet is dropped here.
         self.now_ns = self.forth(syn_ack).1.unwrap_or(self.now_ns);
         self.client.got(&syn_ack);
-        let ack = self
-            .client
-            .segment(self.now_ns, Toward::Server, flags::ACK, 0);
-        self.back(ack);
+        let ack = self.client.segment(self.now_ns, flags::ACK, 0);
+        let established_ns = self.back(ack).1;
+        let rtt_ns = established_ns - offered_ns;
+        self.sender
+            .on_established(established_ns, rtt_ns, WINDOW_BYTES);
         self.now_ns += 100_000;
-        let request = self.client.segment(
-            self.now_ns,
-            Toward::Server,
-            flags::ACK | flags::PSH,
-            REQUEST_BYTES,
-        );
+        let request = self
+            .client
+            .segment(self.now_ns, flags::ACK | flags::PSH, REQUEST_BYTES);
         let arrives_ns = self.back(request).1;
         self.server.got(&request);
-        self.at(arrives_ns + MILLISECOND_NS, Event::Burst);
+        self.calendar.at(arrives_ns + MILLISECOND_NS, Event::Burst);
     }
 
     /// Sends the burst of the next size; after the last one, bursts of data still lost, and the end.
@@ -300,68 +302,66 @@ impl Case {
         let span = u64::from(LATER_BURSTS.end() - LATER_BURSTS.start() + 1);
         let left = first.unwrap_or_else(|| LATER_BURSTS.start() + self.random.below(span) as u32);
         self.bursts += 1;
-        self.at(self.now_ns, Event::Send { left });
+        self.calendar.at(self.now_ns, Event::Send { left });
         self.plan_burst();
     }
 
     fn plan_burst(&mut self) {
         // The acknowledgments that trigger the next burst have some jitter.
         let wander_ns = self.random.below(200_000) as i64 - 100_000;
-        self.at(self.now_ns + ROUND_TRIP_NS + wander_ns, Event::Burst);
+        self.calendar
+            .at(self.now_ns + ROUND_TRIP_NS + wander_ns, Event::Burst);
     }
 
     fn repair(&mut self) {
-        if self.sender.is_done() {
+        if self.sender.is_idle() {
             return self.close();
         }
         // No new data follows the last losses to reveal them: the timer does.
-        let left = self.sender.time_out(self.now_ns);
+        self.sender.on_timer(self.now_ns);
+        let left = self.sender.to_retransmit() as u32;
         if left > 0 {
-            self.at(self.now_ns, Event::Send { left });
+            self.calendar.at(self.now_ns, Event::Send { left });
         }
         self.plan_burst();
     }
 
     /// The server's FIN, and the client's.
     fn close(&mut self) {
-        self.server.next = self.sender.end();
-        let fin = self
-            .server
-            .segment(self.now_ns, Toward::Client, flags::FIN | flags::ACK, 0);
+        self.server.next = self.sender.next_sequence();
+        let fin = self.server.segment(self.now_ns, flags::FIN | flags::ACK, 0);
         let (_, arrives_ns) = self.forth(fin);
         self.now_ns = arrives_ns.unwrap_or(self.now_ns);
         self.client.got(&fin);
-        let answer = self
-            .client
-            .segment(self.now_ns, Toward::Server, flags::FIN | flags::ACK, 0);
+        let answer = self.client.segment(self.now_ns, flags::FIN | flags::ACK, 0);
         self.now_ns = self.back(answer).1;
         self.server.got(&answer);
-        let last = self
-            .server
-            .segment(self.now_ns, Toward::Client, flags::ACK, 0);
+        let last = self.server.segment(self.now_ns, flags::ACK, 0);
         self.forth(last);
     }
 
     fn send(&mut self, left: u32) {
-        let (sequence, again) = self.sender.next(self.now_ns);
-        let push = if left == 1 { flags::PSH } else { 0 };
-        let mut segment = self.server.segment(
-            self.now_ns,
-            Toward::Client,
-            flags::ACK | push,
-            PAYLOAD_BYTES,
-        );
-        segment.sequence = sequence;
-        segment.reason = if again {
-            Reason::FastRetransmission
-        } else {
-            Reason::New
-        };
-        if let (crossing, Some(arrives_ns)) = self.forth(segment) {
-            self.at(arrives_ns, Event::Arrive { crossing });
+        let sent = self.sender.transmit(self.now_ns).or_else(|| {
+            self.sender.write(self.now_ns, u64::from(PAYLOAD_BYTES));
+            self.sender.transmit(self.now_ns)
+        });
+        if let Some(sent) = sent {
+            let push = if left == 1 { flags::PSH } else { 0 };
+            let data = self
+                .server
+                .segment(self.now_ns, flags::ACK | push, PAYLOAD_BYTES);
+            let segment = Segment {
+                sequence: sent.range.0,
+                reason: sent.reason,
+                ..data
+            };
+            if let (crossing, Some(arrives_ns)) = self.forth(segment) {
+                self.calendar.at(arrives_ns, Event::Arrive { crossing });
+            }
         }
         if left > 1 {
-            self.at(self.now_ns + SPACING_NS, Event::Send { left: left - 1 });
+            let next = Event::Send { left: left - 1 };
+            self.calendar.at(self.now_ns + SPACING_NS, next);
         }
     }
 
@@ -370,7 +370,7 @@ impl Case {
             return;
         };
         if segment.sequence <= self.receiver.received() {
-            self.client.recent = segment.timestamps.map_or(0, |stamps| stamps.0);
+            self.client.host.recent = segment.timestamps.map_or(0, |stamps| stamps.0);
         }
         if self
             .receiver
@@ -378,20 +378,18 @@ impl Case {
         {
             self.acknowledge();
         } else if let Some(due_ns) = self.receiver.deadline_ns() {
-            self.at(due_ns, Event::Delayed);
+            self.calendar.at(due_ns, Event::Delayed);
         }
     }
 
     fn acknowledge(&mut self) {
         let ack = self.receiver.acknowledge(self.now_ns);
-        let mut segment = self
-            .client
-            .segment(self.now_ns, Toward::Server, flags::ACK, 0);
+        let mut segment = self.client.segment(self.now_ns, flags::ACK, 0);
         segment.acknowledgment = ack.acknowledgment;
         segment.window_bytes = ack.window_bytes as u32;
         segment.sack = ack.sack;
         let (crossing, arrives_ns) = self.back(segment);
-        self.at(arrives_ns, Event::Return { crossing });
+        self.calendar.at(arrives_ns, Event::Return { crossing });
     }
 
     /// Sends a packet from the server; returns when it reaches the client, if it does.
