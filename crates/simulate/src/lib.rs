@@ -40,7 +40,6 @@ mod pcap;
 mod scenario;
 pub mod score;
 pub mod suite;
-pub mod time_score;
 mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};

@@ -9,8 +9,8 @@ use whydrop_simulate::pair::published::{self, PublishedConfig};
 use whydrop_simulate::pair::suite::transfers::Drawn;
 use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
 use whydrop_simulate::pair::{self, PairError};
+use whydrop_simulate::score::{self, Scoring};
 use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig, TAP_NAMES, Without};
-use whydrop_simulate::{score, time_score};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -113,18 +113,6 @@ struct DrawnPairs {
     only: Option<Mechanism>,
 }
 
-#[derive(Args)]
-struct Scoring {
-    /// Folder of a suite
-    folder: PathBuf,
-    /// Number of commands that run in parallel
-    #[arg(long, default_value_t = 1)]
-    jobs: usize,
-    /// Command to run, with the paths of captures appended
-    #[arg(last = true, default_values = ["whydrop", "explain", "--json"])]
-    command: Vec<String>,
-}
-
 /// Parses one of `all` by its name; an unknown name is refused with the list of valid ones.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
@@ -169,11 +157,7 @@ fn main() -> ExitCode {
             };
             finish(suite::write(&config, &drawn.out, progress(config.count)))
         }
-        Command::Score(Scoring {
-            folder,
-            jobs,
-            command,
-        }) => finish(score::score(&folder, &command, jobs)),
+        Command::Score(scoring) => finish(score::suite::score(&scoring)),
         Command::Kinds => {
             for kind in Kind::ALL {
                 println!("{:30} {}", kind.name(), kind.right_causes().join(", "));
@@ -208,18 +192,9 @@ fn main() -> ExitCode {
                 (_, true) => &["y"],
                 _ => &["b", "y"],
             };
-            let Scoring {
-                folder,
-                jobs,
-                command,
-            } = scoring;
-            finish(pair::score::score(&folder, &command, jobs, points))
+            finish(score::pairs::score(&scoring, points))
         }
-        Command::ScoreTime(Scoring {
-            folder,
-            jobs,
-            command,
-        }) => finish(time_score::score(&folder, &command, jobs)),
+        Command::ScoreTime(scoring) => finish(score::time::score(&scoring)),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Pairs of captures with known truth: the same packets before a path element (point B) and behind it (point Y).
 //!
 //! [`published`] reproduces one well-documented case; [`suite`] draws pairs at random with every mechanism of the
-//! models; [`score`] compares a diagnosis with the truths.
+//! models.
 
 mod crossing;
 mod frame;
 mod output;
 pub mod published;
-pub mod score;
 mod sniffer;
 pub mod suite;
 mod truth;

@@ -21,12 +21,12 @@ use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::output::{self, PairError};
-use super::score::{BURST, ONE_PACKET_BYTES, RATE};
 use super::truth;
 use super::world::SimulatedPair;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::network::Simulation;
+use crate::score::pairs::{BURST, ONE_PACKET_BYTES, RATE};
 use crate::suite::Split;
 use draw::{ELEMENT_STAGE, World};
 pub use kind::Mechanism;

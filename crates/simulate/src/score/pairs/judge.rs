@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::pair::suite::kind::right_causes;
-use crate::score::list;
+use crate::score::statistics::{covered, list};
 
 /// One full Ethernet frame: the tolerance of a burst or a limit in bytes.
 pub(crate) const ONE_PACKET_BYTES: f64 = 1_514.0;
@@ -325,29 +325,25 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
     let identifiable = |name: &str| truth["identifiable"][name].as_bool().unwrap_or(true);
     let is_enough = events(truth) >= EVENTS_FOR_PARAMETERS;
     let truth = &truth["parameters"];
-    let relative = |name: &'static str, true_name: &str, bar: f64| {
+    let compared = |name: &'static str, true_name: &str, error: &dyn Fn(f64, f64) -> f64| {
         let true_value = truth[true_name].as_f64()?;
+        let value = stated[name]["value"].as_f64();
         Some(Compared {
             name,
-            error: stated[name]["value"]
-                .as_f64()
-                .map(|value| value / true_value - 1.0),
-            bar: bar * slack,
-            covered: covered(&stated[name], true_value),
-            identifiable: identifiable(true_name),
-        })
-    };
-    let absolute = |name: &'static str, true_name: &str, unit: f64| {
-        let true_value = truth[true_name].as_f64()?;
-        Some(Compared {
-            name,
-            error: stated[name]["value"]
-                .as_f64()
-                .map(|value| (value - true_value) / unit),
+            error: value.map(|value| error(value, true_value)),
             bar: LIMIT_PACKETS * slack,
             covered: covered(&stated[name], true_value),
             identifiable: identifiable(true_name),
         })
+    };
+    let relative = |name: &'static str, true_name: &str, bar: f64| {
+        Some(Compared {
+            bar: bar * slack,
+            ..compared(name, true_name, &|value, truth| value / truth - 1.0)?
+        })
+    };
+    let absolute = |name: &'static str, true_name: &str, unit: f64| {
+        compared(name, true_name, &|value, truth| (value - truth) / unit)
     };
     // Within 5 %, or one packet if that is more.
     let burst = |name: &'static str| {
@@ -398,14 +394,6 @@ fn parameters(kind: &str, truth: &Value, stated: &Value, slack: f64) -> Vec<Comp
         _ => Vec::new(),
     };
     found.into_iter().flatten().collect()
-}
-
-/// An interval with an open end contains everything on that side.
-fn covered(parameter: &Value, true_value: f64) -> Option<bool> {
-    parameter["value"].as_f64()?;
-    let low = parameter["low"].as_f64().unwrap_or(f64::NEG_INFINITY);
-    let high = parameter["high"].as_f64().unwrap_or(f64::INFINITY);
-    Some((low..=high).contains(&true_value))
 }
 
 /// The bytes that the element counts, as stated and in truth, by their short names.

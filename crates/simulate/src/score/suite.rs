@@ -1,29 +1,15 @@
-//! Scoring of a diagnosis against a suite's truths, for all kinds.
+//! Scores of single captures, for all kinds.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 
 use serde_json::Value;
 
+use super::run::{ScoreError, Scoring, print_failures, read_truth};
+use super::statistics::{counted, covered, grouped, list, quantile};
+
 /// Transfers with fewer packets are not scored.
 const LEAST_PACKETS: u64 = 50;
-
-/// An error with one capture.
-#[derive(Debug)]
-pub struct ScoreError(pub(crate) String);
-
-impl fmt::Display for ScoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ScoreError {}
 
 /// A command's statement on one capture, compared with the truth.
 struct Judged {
@@ -45,92 +31,21 @@ struct Judged {
     parameters: Vec<(&'static str, f64, bool)>,
 }
 
-/// Runs `command` (its words; the capture's path is appended) on every capture in `folder` and prints a table.
-pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
-    let truths = truth_files(folder)?;
-    let results = in_parallel(&truths, jobs, |path| judge_file(path, command));
-    let (judged, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.is_ok());
-    print_tables(judged.into_iter().flatten().collect());
-    println!("failures: {}", failures.len());
-    failures
-        .into_iter()
-        .filter_map(Result::err)
-        .take(10)
-        .for_each(|failure| println!("  {failure}"));
+/// Runs the command on every capture in the folder and prints tables.
+pub fn score(scoring: &Scoring) -> Result<(), ScoreError> {
+    let is_truth = |path: &Path| path.to_string_lossy().ends_with(".truth.json");
+    let truths = scoring.truths(is_truth, "*.truth.json", "a suite")?;
+    let (judged, failures) = scoring.each(&truths, |path| judge_file(path, scoring));
+    print_tables(judged);
+    print_failures(&failures);
     Ok(())
 }
 
-/// Applies `work` to every item on this many threads. The results are in no particular order.
-pub(crate) fn in_parallel<I: Sync, R: Send>(
-    items: &[I],
-    jobs: usize,
-    of: impl Fn(&I) -> R + Sync,
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = of(item);
-                    // A poisoned lock means that another thread has panicked, which the scope reports.
-                    if let Ok(mut results) = results.lock() {
-                        results.push(result);
-                    }
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_default()
-}
-
-/// Runs a command (its words) on captures and parses the document that it prints.
-pub(crate) fn run_command(command: &[String], captures: &[PathBuf]) -> Result<Value, String> {
-    let (program, arguments) = command.split_first().ok_or("no command given")?;
-    let output = Command::new(program)
-        .args(arguments)
-        .args(captures)
-        .output();
-    let output = output.map_err(|e| format!("cannot run {program}: {e}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {}", output.status, said.trim()));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())
-}
-
-fn truth_files(folder: &Path) -> Result<Vec<PathBuf>, ScoreError> {
-    let unreadable =
-        |e: std::io::Error| ScoreError(format!("{}: cannot list: {e}", folder.display()));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.to_string_lossy().ends_with(".truth.json") {
-            files.push(path);
-        }
-    }
-    if files.is_empty() {
-        return Err(ScoreError(format!(
-            "{}: no *.truth.json here: make a suite first with `whydrop-simulate suite`",
-            folder.display()
-        )));
-    }
-    files.sort();
-    Ok(files)
-}
-
-fn judge_file(path: &Path, command: &[String]) -> Result<Judged, ScoreError> {
-    let problem = |what: String| ScoreError(format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|e| problem(e.to_string()))?;
-    let truth: Value = serde_json::from_str(&text).map_err(|e| problem(e.to_string()))?;
+fn judge_file(path: &Path, scoring: &Scoring) -> Result<Judged, String> {
+    let truth = read_truth(path)?;
     let file = truth["file"].as_str().unwrap_or_default().to_string();
-    let capture = path.with_file_name(&file);
-    let report = run_command(command, &[capture]).map_err(problem)?;
+    let report = scoring.report(&[path.with_file_name(&file)])?;
     Ok(judge(file, &truth, &report))
-}
-
-pub(crate) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn judge(file: String, truth: &Value, report: &Value) -> Judged {
@@ -212,37 +127,20 @@ fn parameters(truth: &Value, verdicts: &Value) -> Vec<(&'static str, f64, bool)>
     };
     let compare = |name: &'static str| {
         let (true_value, value) = (truth[name].as_f64()?, stated[name]["value"].as_f64()?);
-        let low = stated[name]["low"].as_f64().unwrap_or(f64::MIN);
-        let high = stated[name]["high"].as_f64().unwrap_or(f64::MAX);
-        Some((
-            name,
-            (value / true_value - 1.0).abs(),
-            (low..=high).contains(&true_value),
-        ))
+        let covered = covered(&stated[name], true_value)?;
+        Some((name, (value / true_value - 1.0).abs(), covered))
     };
     names.into_iter().filter_map(compare).collect()
 }
 
 fn print_tables(mut judged: Vec<Judged>) {
     judged.sort_by(|a, b| a.file.cmp(&b.file));
-    let mut kinds: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
-    judged
-        .iter()
-        .for_each(|j| kinds.entry(&j.kind).or_default().push(j));
     println!(
         "{:42} {:>5} {:>8} {:>13} {:>7} {:>15} headlines",
         "kind", "capt.", "headline", "lossy right", "accused", "lost found"
     );
-    for (kind, of_kind) in &kinds {
+    for (kind, of_kind) in grouped(&judged, |j| vec![&j.kind]) {
         let sum = |of: fn(&Judged) -> u64| of_kind.iter().map(|j| of(j)).sum::<u64>();
-        let mut headlines: BTreeMap<&str, usize> = BTreeMap::new();
-        of_kind
-            .iter()
-            .for_each(|j| *headlines.entry(&j.headline).or_default() += 1);
-        let named: Vec<String> = headlines
-            .iter()
-            .map(|(cause, n)| format!("{cause} {n}"))
-            .collect();
         println!(
             "{kind:42} {:5} {:8.3} {:>13} {:7} {:>15} {}",
             of_kind.len(),
@@ -250,7 +148,7 @@ fn print_tables(mut judged: Vec<Judged>) {
             format!("{}/{}", sum(|j| j.lossy_right), sum(|j| j.lossy)),
             sum(|j| j.accusations),
             format!("{}/{}", sum(|j| j.lost_found), sum(|j| j.lost)),
-            named.join(", "),
+            counted(of_kind.iter().map(|j| j.headline.as_str())),
         );
     }
     print_parameters(&judged);
@@ -309,10 +207,11 @@ fn print_parameters(judged: &[Judged]) {
     println!(
         "\nparameters of right headlines: relative error (median, 90th percentile), truth inside the interval"
     );
-    for ((kind, name), mut values) in errors {
-        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for ((kind, name), values) in errors {
         let covered = values.iter().filter(|v| v.1).count() as f64 / values.len() as f64;
-        let at = |share: f64| values[((values.len() - 1) as f64 * share) as usize].0;
+        let mut errors: Vec<f64> = values.iter().map(|v| v.0).collect();
+        errors.sort_by(f64::total_cmp);
+        let at = |share: f64| quantile(&errors, share).unwrap_or(f64::NAN);
         println!(
             "{kind:42} {name:15} {:7.4} {:7.4} {covered:6.3} n {}",
             at(0.5),

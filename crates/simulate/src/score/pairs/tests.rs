@@ -1,5 +1,8 @@
+use std::fs;
+
+use serde_json::{Value, json};
+
 use super::*;
-use serde_json::json;
 
 fn truth() -> Value {
     json!({
@@ -135,26 +138,22 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
     fs::write(folder.join("answer.json"), report().to_string()).unwrap();
     fs::write(folder.join("b.pcap"), "").unwrap();
     let script = r#"test -f "$1" && test -f "$2" && cat "$(dirname "$1")/answer.json""#;
-    let command = ["sh", "-c", script, "sh"].map(String::from);
-    let missing = judge_folder(&folder, &command, &["b", "y"]).unwrap_err();
+    let scoring = |script: &str| Scoring {
+        folder: folder.clone(),
+        jobs: 1,
+        command: ["sh", "-c", script, "sh"].map(String::from).to_vec(),
+    };
+    let judged = |scoring: &Scoring| judge_folder(&folder, scoring, &["b", "y"]);
+    let missing = judged(&scoring(script)).unwrap_err();
     assert!(missing.contains("y.pcap.zst"), "{missing}");
     fs::write(folder.join("y.pcap.zst"), "").unwrap();
-    assert!(
-        judge_folder(&folder, &command, &["b", "y"])
-            .unwrap()
-            .faults()
-            .is_empty()
-    );
+    assert!(judged(&scoring(script)).unwrap().faults().is_empty());
     assert_eq!(
-        pair_folders(&folder).unwrap(),
+        scoring(script).pair_folders().unwrap(),
         std::slice::from_ref(&folder)
     );
-    let failing = ["sh", "-c", "echo broken >&2; exit 3"].map(String::from);
-    assert!(
-        judge_folder(&folder, &failing, &["b", "y"])
-            .unwrap_err()
-            .contains("broken")
-    );
+    let failure = judged(&scoring("echo broken >&2; exit 3")).unwrap_err();
+    assert!(failure.contains("broken"), "{failure}");
     fs::remove_dir_all(folder).unwrap();
 }
 

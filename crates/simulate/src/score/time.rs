@@ -1,14 +1,13 @@
 //! Scoring of an account of time against the simulator's own, from the capture at either end alone.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::run::{ScoreError, Scoring, capture, print_failures, read_truth};
+use super::statistics::list;
 use crate::limiter::Limiter;
-use crate::pair::score::{capture, pair_folders};
-use crate::score::{ScoreError, in_parallel, list, run_command};
 
 /// The tolerance of a limiter's share of the time.
 const NEAR: f64 = 0.05;
@@ -30,26 +29,19 @@ impl Compared {
     }
 }
 
-/// Runs `command` (its words; a capture is appended) on each capture of the transfers in `folder` and prints the
-/// errors.
-pub fn score(folder: &Path, command: &[String], jobs: usize) -> Result<(), ScoreError> {
-    let folders = pair_folders(folder)?;
-    let results = in_parallel(&folders, jobs, |folder| {
-        compare_folder(folder, command).map_err(|what| format!("{}: {what}", folder.display()))
-    });
-    let (compared, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.is_ok());
-    let mut compared: Vec<Compared> = compared.into_iter().flatten().flatten().collect();
+/// Runs the command on each capture of the transfers in the folder and prints the errors.
+pub fn score(scoring: &Scoring) -> Result<(), ScoreError> {
+    let folders = scoring.pair_folders()?;
+    let (compared, failures) = scoring.each(&folders, |folder| compare_folder(folder, scoring));
+    let mut compared: Vec<Compared> = compared.into_iter().flatten().collect();
     compared.sort_by(|a, b| (a.point, &a.name).cmp(&(b.point, &b.name)));
     print(&compared);
-    let failures: Vec<String> = failures.into_iter().filter_map(Result::err).collect();
-    println!("failures: {}", failures.len());
-    failures.iter().for_each(|failure| println!("  {failure}"));
+    print_failures(&failures);
     Ok(())
 }
 
-fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, String> {
-    let text = fs::read_to_string(folder.join("truth.json")).map_err(|e| e.to_string())?;
-    let truth: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+fn compare_folder(folder: &Path, scoring: &Scoring) -> Result<Vec<Compared>, String> {
+    let truth = read_truth(&folder.join("truth.json"))?;
     // without the return path no acknowledgment is captured, so limiters cannot be determined
     if !truth["reverse_captured"].as_bool().unwrap_or(true) {
         return Ok(Vec::new());
@@ -59,7 +51,7 @@ fn compare_folder(folder: &Path, command: &[String]) -> Result<Vec<Compared>, St
         let Some(right) = shares(&truth, point) else {
             continue;
         };
-        let report = run_command(command, &[capture(folder, point)?])?;
+        let report = scoring.report(&[capture(folder, point)?])?;
         compared.push(compare(&truth, point, &right, &report));
     }
     Ok(compared)

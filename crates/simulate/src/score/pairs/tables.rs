@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::judge::Judged;
+use super::judge::{Compared, Judged};
+use crate::score::run::print_failures;
+use crate::score::statistics::{counted, grouped, quantile};
 
 pub fn print(judged: &[Judged], failures: &[String]) {
     groups("mechanism", judged, |j| vec![j.group.as_str()]);
@@ -32,8 +34,7 @@ pub fn print(judged: &[Judged], failures: &[String]) {
             j.faults().join("; ")
         );
     }
-    println!("failures: {}", failures.len());
-    failures.iter().for_each(|failure| println!("  {failure}"));
+    print_failures(failures);
 }
 
 /// Families of queue management, for pairs with ten or more drops.
@@ -69,32 +70,18 @@ fn families(judged: &[Judged]) {
     }
 }
 
-fn groups(title: &str, judged: &[Judged], of: impl Fn(&Judged) -> Vec<&str>) {
-    let mut rows: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
-    for j in judged {
-        of(j)
-            .into_iter()
-            .for_each(|name| rows.entry(name).or_default().push(j));
-    }
+fn groups(title: &str, judged: &[Judged], names: impl Fn(&Judged) -> Vec<&str>) {
     println!(
         "{title:24} {:>5} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8}  causes",
         "pairs", "cause", "lost", "accused", "numbers", "basis", "all"
     );
-    for (name, of_row) in rows {
+    for (name, of_row) in grouped(judged, names) {
         let count = |of: &dyn Fn(&Judged) -> bool| of_row.iter().filter(|j| of(j)).count();
         let all = of_row.iter().flat_map(|j| &j.numbers);
         let good = all.clone().filter(|number| number.is_good()).count();
         let bases: Vec<bool> = (of_row.iter())
             .filter_map(|j| j.byte_basis.as_ref())
             .map(|(stated, truth)| stated.as_ref() == Some(truth))
-            .collect();
-        let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
-        of_row
-            .iter()
-            .for_each(|j| *causes.entry(&j.cause).or_default() += 1);
-        let causes: Vec<String> = causes
-            .iter()
-            .map(|(cause, n)| format!("{cause} {n}"))
             .collect();
         println!(
             "{name:24} {:5} {:6} {:6} {:8} {:>8} {:>8} {:8}  {}",
@@ -109,14 +96,14 @@ fn groups(title: &str, judged: &[Judged], of: impl Fn(&Judged) -> Vec<&str>) {
                 bases.len()
             ),
             count(&|j| j.faults().is_empty()),
-            causes.join(", ")
+            counted(of_row.iter().map(|j| j.cause.as_str()))
         );
     }
 }
 
 /// Errors of every stated number, over the pairs with the correct cause.
 fn numbers(judged: &[Judged]) {
-    let mut rows: BTreeMap<&str, Vec<&super::judge::Compared>> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, Vec<&Compared>> = BTreeMap::new();
     for number in judged.iter().flat_map(|j| &j.numbers) {
         rows.entry(number.name).or_default().push(number);
     }
@@ -139,13 +126,8 @@ fn numbers(judged: &[Judged]) {
             .map(f64::abs)
             .collect();
         errors.sort_by(f64::total_cmp);
-        let at = |share: f64| match errors.is_empty() {
-            true => "-".to_string(),
-            false => format!(
-                "{:.5}",
-                errors[((errors.len() - 1) as f64 * share) as usize]
-            ),
-        };
+        let at =
+            |share: f64| quantile(&errors, share).map_or("-".into(), |error| format!("{error:.5}"));
         let intervals: Vec<bool> = of_row.iter().filter_map(|n| n.covered).collect();
         println!(
             "{name:18} {:7} {:8} {:7} {:7} {:>12} {:>12} {:>12} {:>17}",
