@@ -50,7 +50,7 @@ pub trait Controller: Debug + Send {
     /// packets in flight.
     fn on_loss(&mut self, cwnd: f64, in_flight: f64) -> f64;
 
-    /// Begins anew after a pause, or because a reduction turned out to be spurious.
+    /// Starts again after a pause, or because a reduction turned out to be spurious.
     fn restart(&mut self) {}
 
     /// True if losses and pauses do not change the window, because a rate or a model of the path sets it.
