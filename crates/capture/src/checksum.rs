@@ -58,6 +58,8 @@ fn fold(mut sum: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use whydrop_testkit::{Ipv4, Tcp};
+
     use super::*;
     use crate::LinkType;
     use crate::decode::{Frame, decode};
@@ -73,12 +75,17 @@ mod tests {
 
     /// Three bytes from 10.0.0.1:1 to 10.0.0.2:2, with the checksum that a kernel computed.
     fn segment() -> Vec<u8> {
-        let mut frame = vec![0x45, 0, 0, 43, 0, 1, 0x40, 0, 64, 6, 0, 0];
-        frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend([
-            0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
-        ]);
-        frame.extend([1, 2, 3]);
+        let tcp = Tcp {
+            ports: (1, 2),
+            sequence: 1,
+            acknowledgment: 1,
+            window: 256,
+            checksum: 0,
+            options: Vec::new(),
+            payload: vec![1, 2, 3],
+            ..Tcp::default()
+        };
+        let mut frame = Ipv4::default().bytes(&tcp.bytes());
         let total = 0x0a00 * 2 + 1 + 2 + 6 + 23 + 1 + 2 + 1 + 1 + 0x5010 + 0x0100 + 0x0102 + 0x0300;
         let right = !(fold(total) as u16);
         frame[36..38].copy_from_slice(&right.to_be_bytes());

@@ -4,7 +4,6 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 
-use crate::bytes::ByteOrder;
 use crate::testing::*;
 use crate::{Capture, LinkType, OpenOptions};
 

@@ -188,18 +188,28 @@ fn reported_mtu(kind: IcmpErrorKind, mtu: Option<u32>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use whydrop_testkit::Ipv4;
+
     use super::*;
     use crate::{LinkType, decode_frame};
 
     /// A router's answer to 192.0.2.1:443 > 198.51.100.7:5000: 1500 bytes exceed an MTU of 1300.
     fn too_big() -> Vec<u8> {
-        let mut frame = vec![0x45, 0, 0, 56, 0, 0, 0, 0, 64, 1, 0, 0];
-        frame.extend([10, 0, 0, 1, 192, 0, 2, 1]);
-        frame.extend([3, 4, 0, 0, 0, 0, 0x05, 0x14]);
-        frame.extend([0x45, 0, 0x05, 0xdc, 0, 1, 0x40, 0, 60, 6, 0, 0]);
-        frame.extend([192, 0, 2, 1, 198, 51, 100, 7]);
-        frame.extend([0x01, 0xbb, 0x13, 0x88, 0, 0, 0x10, 0x00]);
-        frame
+        let quoted = Ipv4 {
+            source: [192, 0, 2, 1],
+            destination: [198, 51, 100, 7],
+            ttl: 60,
+            total_bytes: Some(1500),
+            ..Ipv4::default()
+        };
+        let quoted = quoted.bytes(&[0x01, 0xbb, 0x13, 0x88, 0, 0, 0x10, 0x00]);
+        let message = [&[3, 4, 0, 0, 0, 0, 0x05, 0x14], &quoted[..]].concat();
+        Ipv4 {
+            destination: [192, 0, 2, 1],
+            protocol: 1,
+            ..Ipv4::default()
+        }
+        .bytes(&message)
     }
 
     fn read(frame: &[u8]) -> Option<IcmpError> {

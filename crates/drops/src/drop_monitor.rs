@@ -516,23 +516,25 @@ fn text(bytes: &[u8]) -> &str {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whydrop_testkit::{Ipv4, Udp};
 
     use super::*;
 
     const FAMILY: u16 = 0x1c;
 
     fn packet() -> Vec<u8> {
-        let mut ip = vec![
-            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7,
-        ];
-        let sum: u32 = ip
-            .chunks(2)
-            .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
-            .sum();
-        let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
-        ip.extend([0x13, 0x88, 0, 53, 0, 8, 0, 0]);
-        ip
+        let datagram = Udp {
+            ports: (5000, 53),
+            ..Udp::default()
+        };
+        Ipv4 {
+            source: [192, 0, 2, 1],
+            destination: [198, 51, 100, 7],
+            protocol: 17,
+            is_summed: true,
+            ..Ipv4::default()
+        }
+        .bytes(&datagram.bytes())
     }
 
     fn alert(frame: &[u8]) -> Vec<u8> {

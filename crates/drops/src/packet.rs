@@ -168,16 +168,25 @@ impl fmt::Display for Protocol {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whydrop_testkit::{Ipv4, Tcp};
 
     use super::*;
 
     fn segment() -> Vec<u8> {
-        let mut bytes = vec![0x45, 0, 0, 140, 0, 0, 0x40, 0, 64, TCP, 0, 0];
-        bytes.extend([192, 0, 2, 1, 198, 51, 100, 7]);
-        bytes.extend([0xc0, 0, 1, 0xbb]);
-        bytes.extend(u32::to_be_bytes(0xffff_fff0));
-        bytes.extend([0, 0, 0, 0, 5 << 4, 0x10, 0, 0, 0, 0, 0, 0]);
-        bytes
+        let tcp = Tcp {
+            ports: (49_152, 443),
+            sequence: 0xffff_fff0,
+            options: Vec::new(),
+            payload: Vec::new(),
+            ..Tcp::default()
+        };
+        Ipv4 {
+            source: [192, 0, 2, 1],
+            destination: [198, 51, 100, 7],
+            total_bytes: Some(140),
+            ..Ipv4::default()
+        }
+        .bytes(&tcp.bytes())
     }
 
     #[test]

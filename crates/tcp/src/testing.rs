@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use whydrop_capture::{Network, Packet, TcpFlags, TcpOptions, TcpSegment, Transport};
+use whydrop_testkit::{Ipv4, Tcp};
 
 use crate::*;
 
@@ -101,17 +102,25 @@ impl Talk {
 
     /// A router reports to the server that the segment at `sequence` exceeds a link's MTU.
     pub(crate) fn too_big(&mut self, time_ns: i64, sequence: u32, mtu: u16) {
-        let mut quoted = vec![0, 0];
-        quoted.extend(mtu.to_be_bytes());
-        quoted.extend([0x45, 0, 0x04, 0x10, 0, 1, 0x40, 0, 60, 6, 0, 0]);
         let (IpAddr::V4(server), IpAddr::V4(client)) = (SERVER, CLIENT) else {
             unreachable!("both are IPv4")
         };
-        quoted.extend(server.octets());
-        quoted.extend(client.octets());
-        quoted.extend(80u16.to_be_bytes());
-        quoted.extend(5000u16.to_be_bytes());
-        quoted.extend(sequence.to_be_bytes());
+        let segment = Tcp {
+            ports: (80, 5000),
+            sequence,
+            ..Tcp::default()
+        };
+        let packet = Ipv4 {
+            source: server.octets(),
+            destination: client.octets(),
+            identification: 1,
+            ttl: 60,
+            total_bytes: Some(1040),
+            ..Ipv4::default()
+        };
+        // the header and eight bytes behind it
+        let quoted = packet.bytes(&segment.bytes()[..8]);
+        let quoted = [&[0, 0], &mtu.to_be_bytes()[..], &quoted].concat();
         self.tracker.push(&Packet {
             index: self.pushed,
             time_ns,

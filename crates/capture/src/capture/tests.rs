@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::bytes::ByteOrder;
 use crate::testing::*;
 use crate::{Capture, LinkType, OpenOptions, Transport};
 
@@ -254,7 +253,7 @@ fn packets_of_a_live_stream_come_as_soon_as_they_are_there() {
 #[test]
 fn kinds_add_up_to_the_packets() {
     let file = PcapFile {
-        link: LinkType::RAW,
+        link: LinkType::RAW.0,
         ..PcapFile::default()
     };
     let frames = [

@@ -131,7 +131,7 @@ fn each_frame_of_an_aggregate_is_read() {
     assert!(decode_next(frame, &third).is_none());
 
     let file = PcapFile {
-        link: BARE,
+        link: BARE.0,
         ..PcapFile::default()
     };
     let (lines, summary) = read(&file.of(&[(0, &aggregate), (1000, &plain())]));
@@ -159,7 +159,7 @@ fn a_frame_that_the_link_sent_once_more_is_no_new_packet() {
         (3000 * MS, &retry[..]),
     ];
     let file = PcapFile {
-        link: BARE,
+        link: BARE.0,
         ..PcapFile::default()
     };
     let (lines, summary) = read_with(&file.of(&frames), OpenOptions::default());

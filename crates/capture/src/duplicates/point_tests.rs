@@ -55,7 +55,7 @@ fn stamped(sequence: u32, tick: u8) -> Tcp {
 fn given(frames: &[(i64, Vec<u8>)]) -> (Vec<(u64, String)>, Summary) {
     let frames: Vec<(i64, &[u8])> = frames.iter().map(|(at, frame)| (*at, &frame[..])).collect();
     let file = PcapFile {
-        link: LinkType::LINUX_COOKED_2,
+        link: LinkType::LINUX_COOKED_2.0,
         ..PcapFile::default()
     };
     let bytes = Cursor::new(file.of(&frames));

@@ -1,6 +1,5 @@
 //! Duplicates and packets that are none: each case occurs in real captures.
 
-use crate::bytes::ByteOrder;
 use crate::testing::*;
 use crate::{LinkType, OpenOptions, Summary};
 
@@ -273,7 +272,7 @@ fn an_any_capture_of_a_forwarding_host_is_thinned_to_single_packets() {
         join(&[&head, &body])
     };
     let file = PcapFile {
-        link: LinkType::LINUX_COOKED_2,
+        link: LinkType::LINUX_COOKED_2.0,
         ..PcapFile::default()
     };
     let bytes = file.of(&[

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::LARGEST_FRAME_BYTES;
-use crate::bytes::ByteOrder::{self, Big, Little};
+use crate::testing::ByteOrder::{Big, Little};
 use crate::testing::*;
 use crate::{LinkType, Summary};
 
@@ -507,7 +507,7 @@ proptest! {
         link: u16,
         records in any_records(),
     ) {
-        let file = PcapFile { order, nanoseconds, link: LinkType(link), ..PcapFile::default() };
+        let file = PcapFile { order, nanoseconds, link, ..PcapFile::default() };
         let mut bytes = file.header();
         for (time, more, frame) in &records {
             bytes.extend(file.record(i64::from(*time) * 1000, frame.len() as u32 + more, frame));

@@ -84,7 +84,7 @@ fn file_of(packets: &[Sent]) -> Vec<u8> {
     let frames: Vec<(i64, &[u8])> = times.zip(frames.iter().map(|frame| &frame[..])).collect();
     let file = PcapFile {
         nanoseconds: true,
-        link: LinkType::RAW,
+        link: LinkType::RAW.0,
         ..PcapFile::default()
     };
     file.of(&frames)

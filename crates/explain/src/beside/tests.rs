@@ -2,6 +2,7 @@
 
 use whydrop_capture::{Network, Packet, Transport};
 use whydrop_datagrams::DatagramTracker;
+use whydrop_testkit::{Ipv4, Udp};
 use whydrop_verdict::Cause;
 
 use super::*;
@@ -72,13 +73,20 @@ impl Talk {
 
     /// An ICMP error to the client about its datagram from port 40000 to a port of the server.
     fn error(&mut self, second: f64, from: [u8; 4], (kind, code): (u8, u8), port: u16) {
-        let mut payload = vec![0, 0, 0x05, 0x14];
-        payload.extend([0x45, 0, 5, 220, 0, 1, 0x40, 0, 1, 17, 0, 0]);
-        payload.extend(CLIENT);
-        payload.extend(SERVER);
-        payload.extend(40_000_u16.to_be_bytes());
-        payload.extend(port.to_be_bytes());
-        payload.extend([0, 8, 0, 0]);
+        let datagram = Udp {
+            ports: (40_000, port),
+            ..Udp::default()
+        };
+        let packet = Ipv4 {
+            source: CLIENT,
+            destination: SERVER,
+            protocol: 17,
+            identification: 1,
+            ttl: 1,
+            total_bytes: Some(1500),
+            ..Ipv4::default()
+        };
+        let payload = [&[0, 0, 0x05, 0x14], &packet.bytes(&datagram.bytes())[..]].concat();
         let transport = Transport::Icmp {
             kind,
             code,

@@ -3,47 +3,45 @@
 
 use crate::common::{captured, explain_bytes, headline, holds, joined, path};
 use whydrop_path::Policer;
+use whydrop_testkit::{Ipv4, PcapFile, Tcp, ethernet};
 
 const TUPLES: u32 = 20_000;
 /// Most small connections that are listed (`TrackerOptions::most_small`).
 const MOST_LISTED: usize = 1 << 14;
-const SYN: u8 = 2;
-const PUSH_ACK: u8 = 24;
+const SYN: u16 = 2;
+const PUSH_ACK: u16 = 24;
 /// The client of the simulated downloads.
 const VICTIM: [u8; 4] = [192, 0, 2, 10];
 
-/// A record of an Ethernet capture.
-fn record(pcap: &mut Vec<u8>, number: u32, tuple: u32, flags: u8, sequence: u32, payload: &[u8]) {
-    let bytes = 40 + payload.len() as u32;
-    let time_ns = 10_000 * number;
-    for word in [
-        time_ns / 1_000_000_000,
-        time_ns % 1_000_000_000,
-        14 + bytes,
-        14 + bytes,
-    ] {
-        pcap.extend(word.to_le_bytes());
-    }
-    let [high, low] = (bytes as u16).to_be_bytes();
-    pcap.extend([0; 12]);
-    pcap.extend([8, 0, 0x45, 0, high, low, 0, 0, 0, 0, 64, 6, 0, 0]);
-    pcap.extend((0x0a00_0000 + tuple).to_be_bytes());
-    pcap.extend(VICTIM);
-    pcap.extend([4, 0, 0, 80]);
-    pcap.extend(sequence.to_be_bytes());
-    pcap.extend([0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    pcap.extend(payload);
+fn segment(tuple: u32, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let tcp = Tcp {
+        ports: (1024, 80),
+        sequence,
+        acknowledgment: 0,
+        flags,
+        window: 65_535,
+        options: Vec::new(),
+        payload: payload.to_vec(),
+        ..Tcp::default()
+    };
+    let packet = Ipv4 {
+        source: (0x0a00_0000 + tuple).to_be_bytes(),
+        destination: VICTIM,
+        ..Ipv4::default()
+    };
+    ethernet(0x0800, &packet.bytes(&tcp.bytes()))
 }
 
 /// A SYN and a byte from each of this many hosts.
 fn flood(tuples: u32) -> Vec<u8> {
-    let mut pcap = Vec::new();
-    for word in [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1u32] {
-        pcap.extend(word.to_le_bytes());
-    }
+    let file = PcapFile::default();
+    let mut pcap = file.header();
+    let mut push = |number: u32, frame: &[u8]| {
+        pcap.extend(file.record(10_000 * i64::from(number), frame.len() as u32, frame));
+    };
     for tuple in 0..tuples {
-        record(&mut pcap, 2 * tuple, tuple, SYN, 7, &[]);
-        record(&mut pcap, 2 * tuple + 1, tuple, PUSH_ACK, 8, b"x");
+        push(2 * tuple, &segment(tuple, SYN, 7, &[]));
+        push(2 * tuple + 1, &segment(tuple, PUSH_ACK, 8, b"x"));
     }
     pcap
 }

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use whydrop_testkit::{Ipv4, Ipv6, PcapFile, Tcp, TcpOptions, Udp};
+
 /// An IP packet's header fields and its contents.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wire {
@@ -62,11 +64,12 @@ impl Default for Encoding {
 
 impl Encoding {
     pub(crate) fn file<'a>(&self, packets: impl Iterator<Item = &'a Passing>) -> Vec<u8> {
-        const RAW_IP: u32 = 101;
-        let mut bytes = Vec::new();
-        for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65_535, RAW_IP] {
-            bytes.extend(word.to_le_bytes());
-        }
+        const RAW_IP: u16 = 101;
+        let file = PcapFile {
+            link: RAW_IP,
+            ..PcapFile::default()
+        };
+        let mut bytes = file.header();
         for packet in packets {
             let mut frame = packet.wire.bytes();
             let mut wire_bytes = packet.wire.ip_bytes();
@@ -75,27 +78,23 @@ impl Encoding {
                 wire_bytes += 24;
             }
             frame.truncate(self.snaplen_bytes);
-            let (seconds, rest) = (
-                packet.time_ns / 1_000_000_000,
-                packet.time_ns % 1_000_000_000,
-            );
-            for word in [seconds as u32, rest as u32, frame.len() as u32, wire_bytes] {
-                bytes.extend(word.to_le_bytes());
-            }
-            bytes.extend(frame);
+            bytes.extend(file.record(packet.time_ns, wire_bytes, &frame));
         }
         bytes
     }
 }
 
 fn in_gre(inner: &[u8], inner_bytes: u32, is_ipv4: bool) -> Vec<u8> {
-    let mut bytes = vec![0x45, 0];
-    bytes.extend(((inner_bytes + 24).min(65_535) as u16).to_be_bytes());
-    bytes.extend([0, 0, 0x40, 0, 64, 47, 0, 0, 203, 0, 113, 1, 203, 0, 113, 2]);
-    bytes.extend([0, 0]);
-    bytes.extend(if is_ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] });
-    bytes.extend(inner);
-    bytes
+    let header = Ipv4 {
+        source: [203, 0, 113, 1],
+        destination: [203, 0, 113, 2],
+        protocol: 47,
+        identification: 0,
+        total_bytes: Some((inner_bytes + 24).min(65_535) as u16),
+        ..Ipv4::default()
+    };
+    let ethertype: [u8; 2] = if is_ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] };
+    header.bytes(&[&[0, 0], &ethertype, inner].concat())
 }
 
 impl Wire {
@@ -112,34 +111,34 @@ impl Wire {
     fn bytes(&self) -> Vec<u8> {
         let transport = self.transport();
         let total = self.ip_bytes();
-        let mut bytes = Vec::new();
         match (self.source.0, self.destination.0) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                bytes.extend([0x45, self.tos]);
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Ipv4 {
+                source: source.octets(),
+                destination: destination.octets(),
+                protocol: self.protocol(),
+                identification: self.identification,
+                ttl: self.ttl,
+                type_of_service: self.tos,
+                flags_and_offset: self.fragment_field(),
                 // longer super-segments have the length 0, as Linux writes them
-                let length = u16::try_from(total).unwrap_or(0);
-                bytes.extend(length.to_be_bytes());
-                bytes.extend(self.identification.to_be_bytes());
-                bytes.extend(self.fragment_field().to_be_bytes());
-                bytes.extend([self.ttl, self.protocol(), 0, 0]);
-                bytes.extend(source.octets());
-                bytes.extend(destination.octets());
+                total_bytes: Some(u16::try_from(total).unwrap_or(0)),
+                ..Ipv4::default()
             }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                bytes.extend((0x6000_0000 | u32::from(self.tos) << 20).to_be_bytes());
-                bytes.extend(((total - 40) as u16).to_be_bytes());
-                let next = match self.protocol() {
+            .bytes(&transport),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Ipv6 {
+                source: source.octets(),
+                destination: destination.octets(),
+                next: match self.protocol() {
                     1 => 58,
                     other => other,
-                };
-                bytes.extend([next, self.ttl]);
-                bytes.extend(source.octets());
-                bytes.extend(destination.octets());
+                },
+                hop_limit: self.ttl,
+                traffic_class: self.tos,
+                payload_bytes: Some((total - 40) as u16),
             }
+            .bytes(&transport),
             _ => panic!("both ends of a packet have addresses of one family"),
         }
-        bytes.extend(transport);
-        bytes
     }
 
     fn protocol(&self) -> u8 {
@@ -159,11 +158,7 @@ impl Wire {
     }
 
     fn transport(&self) -> Vec<u8> {
-        let ports = [
-            self.source.1.to_be_bytes(),
-            self.destination.1.to_be_bytes(),
-        ]
-        .concat();
+        let ports = (self.source.1, self.destination.1);
         match &self.body {
             Body::Tcp {
                 sequence,
@@ -175,24 +170,30 @@ impl Wire {
                 sack,
                 ..
             } => {
-                let options = tcp_options(*timestamps, *mss, sack);
-                let mut bytes = ports;
-                bytes.extend(sequence.to_be_bytes());
-                bytes.extend(acknowledgment.to_be_bytes());
-                let words = 5 + options.len() as u16 / 4;
-                bytes.extend((words << 12 | flags).to_be_bytes());
-                bytes.extend(window.to_be_bytes());
-                bytes.extend([0; 4]);
-                bytes.extend(options);
-                bytes
+                let options = TcpOptions {
+                    mss: *mss,
+                    timestamps: *timestamps,
+                    sack,
+                    ..TcpOptions::default()
+                };
+                Tcp {
+                    ports,
+                    sequence: *sequence,
+                    acknowledgment: *acknowledgment,
+                    flags: *flags,
+                    window: *window,
+                    checksum: 0,
+                    options: options.bytes(),
+                    payload: Vec::new(),
+                }
+                .bytes()
             }
-            Body::Udp(payload) => {
-                let mut bytes = ports;
-                bytes.extend((payload.len() as u16 + 8).to_be_bytes());
-                bytes.extend([0, 0]);
-                bytes.extend(payload);
-                bytes
+            Body::Udp(payload) => Udp {
+                ports,
+                checksum: 0,
+                payload,
             }
+            .bytes(),
             Body::Icmp(kind, code, rest) => {
                 let mut bytes = vec![*kind, *code, 0, 0];
                 bytes.extend(rest);
@@ -201,25 +202,4 @@ impl Wire {
             Body::Fragment(_, _, payload) => payload.clone(),
         }
     }
-}
-
-fn tcp_options(timestamps: Option<(u32, u32)>, mss: Option<u16>, sack: &[(u32, u32)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(mss) = mss {
-        bytes.extend([2, 4]);
-        bytes.extend(mss.to_be_bytes());
-    }
-    if let Some((value, echo)) = timestamps {
-        bytes.extend([1, 1, 8, 10]);
-        bytes.extend(value.to_be_bytes());
-        bytes.extend(echo.to_be_bytes());
-    }
-    if !sack.is_empty() {
-        bytes.extend([1, 1, 5, 2 + 8 * sack.len() as u8]);
-        for (left, right) in sack {
-            bytes.extend(left.to_be_bytes());
-            bytes.extend(right.to_be_bytes());
-        }
-    }
-    bytes
 }
