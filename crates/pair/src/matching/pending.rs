@@ -14,8 +14,9 @@ pub(crate) struct Entry {
     /// Its row of the result.
     pub row: u32,
     pub parts: Parts,
-    /// Next in the bucket: later ones behind earlier ones, and those with a new key last.
+    /// Next and previous in the bucket: later ones behind earlier ones, and those with a new key last.
     next: u32,
+    previous: u32,
     older: u32,
     newer: u32,
 }
@@ -40,6 +41,9 @@ pub(crate) struct Pending {
     oldest: u32,
     newest: u32,
     len: usize,
+    /// Entries that were touched while buckets changed.
+    #[cfg(test)]
+    touched: usize,
 }
 
 impl Default for Pending {
@@ -51,6 +55,8 @@ impl Default for Pending {
             oldest: NONE,
             newest: NONE,
             len: 0,
+            #[cfg(test)]
+            touched: 0,
         }
     }
 }
@@ -69,6 +75,7 @@ impl Pending {
             row,
             parts,
             next: NONE,
+            previous: NONE,
             older: self.newest,
             newer: NONE,
         };
@@ -113,7 +120,7 @@ impl Pending {
 
     pub(crate) fn remove(&mut self, slot: u32) -> Entry {
         let entry = self.entries[slot as usize];
-        self.unlink(slot, &entry);
+        self.unlink(&entry);
         match entry.older {
             NONE => self.oldest = entry.newer,
             older => self.entries[older as usize].newer = entry.newer,
@@ -131,11 +138,12 @@ impl Pending {
     /// Replaces the packet of an entry, with the same age and row.
     pub(crate) fn replace(&mut self, slot: u32, key: u64, parts: Parts) {
         let entry = self.entries[slot as usize];
-        self.unlink(slot, &entry);
+        self.unlink(&entry);
         self.entries[slot as usize] = Entry {
             key,
             parts,
             next: NONE,
+            previous: NONE,
             ..entry
         };
         self.link(slot);
@@ -188,32 +196,33 @@ impl Pending {
 
     fn link(&mut self, slot: u32) {
         let place = self.place(self.entries[slot as usize].key);
-        let bucket = &mut self.buckets[place];
-        match bucket.tail {
-            NONE => bucket.head = slot,
-            tail => self.entries[tail as usize].next = slot,
+        let last = std::mem::replace(&mut self.buckets[place].tail, slot);
+        self.touch(slot).previous = last;
+        match last {
+            NONE => self.buckets[place].head = slot,
+            last => self.touch(last).next = slot,
         }
-        bucket.tail = slot;
     }
 
-    fn unlink(&mut self, slot: u32, entry: &Entry) {
+    fn unlink(&mut self, entry: &Entry) {
         let place = self.place(entry.key);
-        let bucket = &mut self.buckets[place];
-        if bucket.head == slot {
-            bucket.head = entry.next;
-            if entry.next == NONE {
-                bucket.tail = NONE;
-            }
-            return;
+        match entry.previous {
+            NONE => self.buckets[place].head = entry.next,
+            previous => self.touch(previous).next = entry.next,
         }
-        let mut before = bucket.head;
-        while self.entries[before as usize].next != slot {
-            before = self.entries[before as usize].next;
+        match entry.next {
+            NONE => self.buckets[place].tail = entry.previous,
+            next => self.touch(next).previous = entry.previous,
         }
-        self.entries[before as usize].next = entry.next;
-        if entry.next == NONE {
-            bucket.tail = before;
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) -> &mut Entry {
+        #[cfg(test)]
+        {
+            self.touched += 1;
         }
+        &mut self.entries[slot as usize]
     }
 
     /// Distributes all entries again, in order of age so that buckets stay in that order.
@@ -326,6 +335,20 @@ mod tests {
                     prop_assert_eq!(found, expected);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn each_of_many_equal_packets_is_removed_in_a_few_steps() {
+        for count in [1_000, 2_000, 4_000u32] {
+            let mut pending = Pending::default();
+            (0..count).for_each(|row| pending.insert(7, row, PARTS));
+            pending.touched = 0;
+            // those that came last, first
+            for slot in (0..count).rev() {
+                assert_eq!(pending.remove(slot).row, slot);
+            }
+            assert!(pending.touched <= 2 * count as usize, "{}", pending.touched);
         }
     }
 }
