@@ -78,7 +78,7 @@ pub struct Alert<'a> {
 
 /// The contents of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Message<'a> {
+pub enum Message<'a> {
     Packet(Alert<'a>),
     /// Packets for which the monitor had no room, since it was loaded.
     Lost(u64),
@@ -86,8 +86,9 @@ enum Message<'a> {
     Family(Family),
 }
 
+/// A family of generic netlink: its number, and its multicast groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Family {
+pub struct Family {
     number: u16,
     groups: HashMap<String, u32>,
 }
@@ -383,7 +384,7 @@ fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// The known messages of a datagram; ends at an invalid length.
-fn messages(datagram: &[u8], family: u16) -> impl Iterator<Item = Message<'_>> {
+pub fn messages(datagram: &[u8], family: u16) -> impl Iterator<Item = Message<'_>> {
     let mut left = datagram;
     std::iter::from_fn(move || {
         loop {
@@ -418,9 +419,8 @@ fn message(kind: u16, family: u16, payload: &[u8]) -> Option<Message<'_>> {
             });
             let dropped = parts.flat_map(|(_, nested)| Attributes::new(nested));
             let dropped = dropped.filter(|(kind, _)| *kind == DROPPED);
-            Some(Message::Lost(
-                dropped.filter_map(|(_, value)| u64_at(value, 0)).sum(),
-            ))
+            let counts = dropped.filter_map(|(_, value)| u64_at(value, 0));
+            Some(Message::Lost(counts.fold(0, u64::saturating_add)))
         }
         _ => None,
     }
@@ -597,18 +597,21 @@ mod tests {
 
     #[test]
     fn losses_of_software_and_hardware_are_added() {
-        let mut statistics = Vec::new();
-        for (kind, count) in [
-            (attribute::STATISTICS, 5_u64),
-            (attribute::HARDWARE_STATISTICS, 2),
-        ] {
-            let mut nested = Vec::new();
-            put(&mut nested, DROPPED, &count.to_ne_bytes());
-            put(&mut statistics, kind, &nested);
+        // no more than the largest number, whatever the kernel counts
+        for (software, lost) in [(5, 7), (u64::MAX, u64::MAX)] {
+            let mut statistics = Vec::new();
+            for (kind, count) in [
+                (attribute::STATISTICS, software),
+                (attribute::HARDWARE_STATISTICS, 2),
+            ] {
+                let mut nested = Vec::new();
+                put(&mut nested, DROPPED, &count.to_ne_bytes());
+                put(&mut statistics, kind, &nested);
+            }
+            let datagram = request(FAMILY, STATISTICS, 0, &statistics);
+            let found: Vec<_> = messages(&datagram, FAMILY).collect();
+            assert_eq!(found, [Message::Lost(lost)]);
         }
-        let datagram = request(FAMILY, STATISTICS, 0, &statistics);
-        let found: Vec<_> = messages(&datagram, FAMILY).collect();
-        assert_eq!(found, [Message::Lost(7)]);
     }
 
     #[test]
