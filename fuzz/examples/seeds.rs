@@ -1,5 +1,5 @@
-//! Writes seeds for `track_tcp` and `explain_capture` from captures into `corpus/`: the start of each, and windows
-//! around its retransmissions.
+//! Writes seeds for `track_tcp`, `explain_capture` and `match_pair` from captures into `corpus/`: the start of each, and
+//! windows around its retransmissions; and for `track_datagrams` its datagrams, and some of each protocol.
 //!
 //!     cargo run --release --example seeds -- ../examples/*.pcap.zst
 
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use whydrop_capture::{Capture, OpenOptions, Packet, Transport};
-use whydrop_fuzz::capture_file;
 use whydrop_fuzz::packets::{TcpPacket, encode, normalised};
+use whydrop_fuzz::{capture_file, datagrams};
 
 /// Enough for a loss, its duplicate acknowledgments and its repair, few enough for a fast fuzzer.
 const WINDOW_PACKETS: usize = 200;
@@ -19,15 +19,29 @@ const ISN: u32 = u32::MAX - 1023;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for target in ["track_tcp", "explain_capture"] {
+    for target in [
+        "track_tcp",
+        "explain_capture",
+        "match_pair",
+        "track_datagrams",
+    ] {
         fs::create_dir_all(corpus.join(target))?;
     }
+    let conversations = datagrams::conversations();
+    fs::write(
+        corpus.join("track_datagrams").join("conversations"),
+        conversations,
+    )?;
     for path in std::env::args_os().skip(1).map(PathBuf::from) {
         let name = path
             .file_name()
             .ok_or("not a file")?
             .to_string_lossy()
             .into_owned();
+        let datagrams = read_datagrams(&path)?;
+        if !datagrams.is_empty() {
+            fs::write(corpus.join("track_datagrams").join(&name), datagrams)?;
+        }
         let (compact, all) = read(&path)?;
         let step = (all.len() / WINDOWS_PER_CAPTURE).max(1);
         for start in (0..all.len()).step_by(step) {
@@ -43,10 +57,50 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .join(format!("{seed}.{extension}"))
             };
             fs::write(of_file("pcap"), capture_file::pcap(&all[window.clone()]))?;
-            fs::write(of_file("pcapng"), capture_file::pcapng(&all[window]))?;
+            fs::write(
+                of_file("pcapng"),
+                capture_file::pcapng(&all[window.clone()]),
+            )?;
+            fs::write(
+                corpus.join("match_pair").join(&seed),
+                at_two_points(&all[window]),
+            )?;
         }
     }
     Ok(())
+}
+
+/// The packets as the first point sees them and, 3 ms later, the second one, where each twentieth is lost.
+fn at_two_points(packets: &[Packet<'static>]) -> Vec<u8> {
+    let later = |(number, packet): (usize, &Packet<'static>)| {
+        (number % 20 != 19).then_some(Packet {
+            time_ns: packet.time_ns + 3_000_000,
+            ..*packet
+        })
+    };
+    let arrived: Vec<Packet> = packets.iter().enumerate().filter_map(later).collect();
+    let [first, second] = [packets, &arrived].map(capture_file::pcap);
+    let length = u16::try_from(first.len()).expect("headers of few packets");
+    [&length.to_le_bytes()[..], &first, &second].concat()
+}
+
+/// The UDP packets of a capture in the form of `track_datagrams`.
+fn read_datagrams(path: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+    const MOST_BYTES: usize = 16 << 10;
+    let mut capture = Capture::open(&[path], OpenOptions::default())?;
+    let (mut bytes, mut before_ns) = (Vec::new(), None);
+    while let Some(packet) = capture.next_packet() {
+        let Some(frame) = capture_file::datagram(&packet) else {
+            continue;
+        };
+        let step_ns = packet.time_ns - before_ns.unwrap_or(packet.time_ns);
+        before_ns = Some(packet.time_ns);
+        datagrams::push(&mut bytes, step_ns, &frame);
+        if bytes.len() > MOST_BYTES {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 /// The TCP packets of a capture, in the fuzzer's form and as they were (without payload). The side that sends a SYN

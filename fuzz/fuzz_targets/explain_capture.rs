@@ -27,6 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
             check_tables(&explanation.tables, &explanation.document);
         }
         Err(ExplainError::Capture(error)) => assert!(!error.to_string().contains('\n')),
+        Err(ExplainError::Pair(_)) => unreachable!("there is one capture"),
         Err(ExplainError::Stopped) => unreachable!("the analysis was not stopped"),
     }
 });

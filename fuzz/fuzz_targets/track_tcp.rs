@@ -14,6 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         most_without_data: 2,
         most_small_open: 2,
         most_small: 2,
+        ..TrackerOptions::default()
     });
     for (index, packet) in packets.iter().enumerate() {
         tracker.push(&packet.packet(index as u64));

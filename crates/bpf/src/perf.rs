@@ -208,7 +208,8 @@ fn size_of_each(count: usize) -> usize {
     part.clamp(LEAST_RING, MOST_RING)
 }
 
-fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
+/// Parses a record behind its header; `None` for other kinds, and for one that is cut off.
+pub fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
     let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     match kind {
         RECORD_LOST => Some(Record::Lost(word(8)?)),
