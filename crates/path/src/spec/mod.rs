@@ -273,7 +273,14 @@ impl ElementSpec {
 
     /// The same element counting these bytes for each packet on top of the IP packet, if it counts bytes.
     pub fn with_overhead(mut self, bytes: u32) -> Self {
-        match &mut self {
+        if let Some(overhead_bytes) = self.overhead_mut() {
+            *overhead_bytes = bytes;
+        }
+        self
+    }
+
+    fn overhead_mut(&mut self) -> Option<&mut u32> {
+        match self {
             Self::Line { overhead_bytes, .. }
             | Self::Fifo { overhead_bytes, .. }
             | Self::Policer { overhead_bytes, .. }
@@ -288,10 +295,30 @@ impl ElementSpec {
             | Self::FqCoDel { overhead_bytes, .. }
             | Self::FqPie { overhead_bytes, .. }
             | Self::Cake { overhead_bytes, .. }
-            | Self::DualPi2 { overhead_bytes, .. } => *overhead_bytes = bytes,
-            _ => {}
+            | Self::DualPi2 { overhead_bytes, .. } => Some(overhead_bytes),
+            _ => None,
         }
-        self
+    }
+
+    /// A rate or a burst of an element that polices, by the name of its field.
+    pub fn bucket_mut(&mut self, name: &str) -> Option<&mut f64> {
+        match (self, name) {
+            (Self::Policer { rate_bps, .. } | Self::LinuxPolice { rate_bps, .. }, "rate_bps") => {
+                Some(rate_bps)
+            }
+            (
+                Self::Policer { burst_bytes, .. } | Self::LinuxPolice { burst_bytes, .. },
+                "burst_bytes",
+            ) => Some(burst_bytes),
+            (Self::Policer { peak_rate_bps, .. }, "peak_rate_bps") => peak_rate_bps.as_mut(),
+            (
+                Self::Policer {
+                    peak_burst_bytes, ..
+                },
+                "peak_burst_bytes",
+            ) => peak_burst_bytes.as_mut(),
+            _ => None,
+        }
     }
 
     /// Bit/s: the (committed) rate, if the element has one.
@@ -331,6 +358,28 @@ impl ElementSpec {
 }
 
 impl PathSpec {
+    /// The same elements counting these bytes for each packet on top of the IP packet.
+    pub fn with_overhead(mut self, bytes: u32) -> Self {
+        let elements = self.elements.drain(..);
+        self.elements = elements
+            .map(|element| element.with_overhead(bytes))
+            .collect();
+        self
+    }
+
+    /// Bytes that the first element that counts them counts on top of each IP packet.
+    pub fn overhead_bytes(&self) -> u32 {
+        let mut elements = self.elements.clone();
+        let mut counted = elements.iter_mut().filter_map(ElementSpec::overhead_mut);
+        counted.next().map_or(0, |bytes| *bytes)
+    }
+
+    /// A rate or a burst of the first element that polices, by the name of its field.
+    pub fn bucket_mut(&mut self, name: &str) -> Option<&mut f64> {
+        let mut elements = self.elements.iter_mut();
+        elements.find_map(|element| element.bucket_mut(name))
+    }
+
     /// Time for each byte of a packet that finds every element idle, in seconds.
     pub fn idle_s_per_byte(&self) -> f64 {
         let rates = self.elements.iter().filter_map(ElementSpec::line_rate_bps);

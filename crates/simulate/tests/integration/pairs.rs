@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions, Summary, Transport};
+use whydrop_path::{Arrival, PathSpec, replay};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
 use whydrop_simulate::pair::suite::{self, Mechanism, PairsConfig};
-use whydrop_simulate::pair::{self, Point, SimulatedPair, Sniffer};
+use whydrop_simulate::pair::{self, Body, Point, SimulatedPair, Sniffer};
 use whydrop_simulate::suite::Split;
 
 /// A packet as both points see it: ports, identification, sequence and acknowledgment numbers, payload length.
@@ -309,4 +310,39 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
         assert!(stated > 0);
         std::fs::remove_dir_all(folder).unwrap();
     }
+}
+
+#[test]
+fn the_true_path_of_the_published_case_drops_exactly_its_lost_packets_and_a_guess_does_not() {
+    let pair = published::pair(PublishedConfig::default());
+    let forward = pair.crossings.iter().filter(|packet| packet.is_forward());
+    let (arrivals, lost): (Vec<Arrival>, Vec<bool>) = forward
+        .map(|packet| {
+            let Body::Tcp(segment) = packet.body else {
+                panic!("the case is TCP");
+            };
+            let time_ns = packet.at_b_ns.expect("it passed the first point");
+            let bytes = segment.ip_bytes();
+            (Arrival { time_ns, bytes }, packet.lost_between)
+        })
+        .unzip();
+    let drops = |path: &str| {
+        let path: PathSpec = path.parse().expect("it is a path");
+        let outcomes = replay(&mut path.build(1).expect("it makes sense"), &arrivals);
+        let dropped = outcomes
+            .iter()
+            .zip(&lost)
+            .filter(|(outcome, _)| outcome.is_dropped());
+        let right = dropped.clone().filter(|(_, lost)| **lost).count();
+        (right, dropped.count() - right)
+    };
+    let all = lost.iter().filter(|lost| **lost).count();
+    assert_eq!(drops("linux-police:rate=300M,burst=50KiB"), (all, 0));
+    // room for the first lost packets of each burst, then too slow for others
+    let (right, wrong) = drops("policer:rate=280M,burst=80kB");
+    assert!(
+        4 * right < all && 5 * wrong > right,
+        "{right}, {wrong} of {all}"
+    );
+    assert_eq!(drops("line:rate=300M"), (0, 0));
 }

@@ -1,10 +1,10 @@
 //! A world before its mechanism and treatments: hosts, distances, the two points, connections.
 
 use serde_json::{Map, Value};
-use whydrop_path::{Delay, Fifo, Jitter, Limit, Random, overhead};
+use whydrop_path::{Delay, Fifo, Jitter, Limit, PathSpec, Random, overhead};
 
 use super::kind::Mechanism;
-use super::policer::{Element, PolicerSpec};
+use super::policer::Element;
 use crate::network::{DatagramSource, Extras, WatchConfig};
 use crate::pair::sniffer::{Point, Sniffer};
 use crate::pair::world::{Flow, Realism, Translation};
@@ -38,7 +38,7 @@ pub struct World {
     pub realism: Realism,
     pub rtt_ns: i64,
     pub line_bps: u64,
-    pub policer: Option<PolicerSpec>,
+    pub policer: Option<PathSpec>,
     pub extras: Extras,
 }
 

@@ -31,7 +31,6 @@ use crate::suite::Split;
 use draw::{ELEMENT_STAGE, World};
 pub use kind::Mechanism;
 use kind::right_causes;
-use policer::PolicerSpec;
 use policers::Observer;
 
 /// Settings of a suite.
@@ -126,15 +125,15 @@ fn write_all(
 
 /// Simulates a world; `None` if it does not show its mechanism.
 fn simulate(world: World, seed: u64) -> Option<SimulatedPair> {
-    let (mechanism, policer) = (world.mechanism, world.policer);
+    let (mechanism, policer) = (world.mechanism, world.policer.clone());
     let longer = world.watch.longer_ip_header_bytes;
     let (mut pair, history) = run(world, seed);
     if !shows_itself(&mut pair, mechanism, &history) {
         return None;
     }
-    if let Some(spec) = policer {
+    if let Some(path) = policer {
         let observer = Observer {
-            spec,
+            path,
             arrivals: &policers::arrivals(&pair.crossings, longer),
         };
         // A policer with rates that cannot be determined even roughly is not used.
@@ -189,15 +188,11 @@ fn run(world: World, seed: u64) -> (SimulatedPair, History) {
 }
 
 /// The tolerance of a policer's parameter, as in the scores.
-fn allowed_share(name: &str, spec: &PolicerSpec) -> f64 {
-    let burst_bytes = match (name, spec.peak) {
-        ("burst_bytes", _) => spec.committed.burst_bytes,
-        ("peak_burst_bytes", Some(peak)) => peak.burst_bytes,
-        _ => return RATE,
-    };
-    BURST
-        .max(ONE_PACKET_BYTES / burst_bytes.max(1) as f64)
-        .min(0.99)
+fn allowed_share(name: &str, value: f64) -> f64 {
+    match name.ends_with("burst_bytes") {
+        true => BURST.max(ONE_PACKET_BYTES / value.max(1.0)).min(0.99),
+        false => RATE,
+    }
 }
 
 /// The packets that passed a point, in the order in which they were sent.

@@ -1,10 +1,12 @@
 //! Paths with policers, and how precisely their parameters can be determined at all.
 
 use serde_json::{Map, Value, json};
-use whydrop_path::{Arrival, Outcome, Random, overhead, replay};
+use whydrop_path::{
+    Arrival, ElementSpec, Outcome, PathElement, PathSpec, Random, overhead, replay,
+};
 
 use super::draw::World;
-use super::policer::{Bucket, FULL_PACKET_BYTES, PolicerSpec};
+use super::policer::{self, FULL_PACKET_BYTES};
 use super::settings::{MBIT, byte_basis, more_connections, outrun};
 use crate::pair::crossing::{Body, Crossing};
 
@@ -15,33 +17,58 @@ pub fn apply(world: &mut World, random: &mut Random) {
     let burst_bytes = random.log_uniform(5_000.0, most) as u64;
     let overhead_bytes = byte_basis(world, random);
     outrun(world, rate_bps);
-    let committed = Bucket {
-        rate_bps,
-        burst_bytes,
-    };
-    let spec = PolicerSpec::draw(world.mechanism, overhead_bytes, committed, random);
-    note(world, &spec);
-    world.set_element(spec.build());
-    world.policer = Some(spec);
+    let committed = (rate_bps, burst_bytes);
+    let path = policer::draw(world.mechanism, overhead_bytes, committed, random);
+    note(world, &path);
+    world.set_element(path.assemble(0));
+    world.policer = Some(path);
     more_connections(world, random);
     world.transfer(rate_bps, 4 * burst_bytes, random);
 }
 
-fn note(world: &mut World, spec: &PolicerSpec) {
-    for (prefix, bucket) in [
-        ("", Some(spec.committed)),
-        ("peak_", spec.peak),
-        ("shaper_", spec.shaper),
-    ] {
-        if let Some(bucket) = bucket {
-            world.parameter(&format!("{prefix}rate_bps"), bucket.rate_bps);
-            world.parameter(&format!("{prefix}burst_bytes"), bucket.burst_bytes);
+fn note(world: &mut World, path: &PathSpec) {
+    for (name, value) in buckets(path) {
+        world.parameter(name, value as u64);
+    }
+    for element in &path.elements {
+        match *element {
+            ElementSpec::Shaper {
+                rate_bps,
+                burst_bytes,
+                ..
+            } => {
+                world.parameter("shaper_rate_bps", rate_bps as u64);
+                world.parameter("shaper_burst_bytes", burst_bytes as u64);
+            }
+            ElementSpec::LinuxPolice { .. } => {
+                world.parameter("implementation", "Linux act_police");
+            }
+            _ => {}
         }
     }
-    if spec.linux {
-        world.parameter("implementation", "Linux act_police");
-    }
     world.parameter("queue", false);
+}
+
+/// The parameters of the policer of a path.
+fn buckets(path: &PathSpec) -> Vec<(&'static str, f64)> {
+    let mut path = path.clone();
+    [
+        "rate_bps",
+        "burst_bytes",
+        "peak_rate_bps",
+        "peak_burst_bytes",
+    ]
+    .into_iter()
+    .filter_map(|name| Some((name, *path.bucket_mut(name)?)))
+    .collect()
+}
+
+/// Returns a copy with one parameter of the policer multiplied by a factor.
+fn with(mut path: PathSpec, name: &str, factor: f64) -> PathSpec {
+    if let Some(value) = path.bucket_mut(name) {
+        *value = (*value * factor).round();
+    }
+    path
 }
 
 /// Packets that reach a policer, as sent.
@@ -66,7 +93,7 @@ pub fn arrivals(crossings: &[Crossing], longer_ip_header_bytes: u32) -> Vec<Arri
 /// changed which packets were dropped.
 #[derive(Debug, Clone)]
 pub struct Observer<'a> {
-    pub spec: PolicerSpec,
+    pub path: PathSpec,
     pub arrivals: &'a [Arrival],
 }
 
@@ -80,16 +107,16 @@ const OVERHEADS_BYTES: [u32; 3] = [overhead::IP, overhead::ETHERNET, overhead::W
 impl Observer<'_> {
     /// By name: whether an error of `share(name)` in either direction changes the fates, with all other parameters
     /// correct.
-    pub fn alone(&self, share: impl Fn(&str, &PolicerSpec) -> f64) -> Map<String, Value> {
+    pub fn alone(&self, share: impl Fn(&str, f64) -> f64) -> Map<String, Value> {
         self.by_name(share, |name, factor| {
-            self.differing(&self.spec.with(name, factor), &self.fates(), SHOWS)
+            self.differing(&with(self.path.clone(), name, factor), &self.fates(), SHOWS)
         })
     }
 
     /// By name: whether such an error changes the fates whatever the other parameters and the byte basis are, which are
     /// unknown as well. A rate and its burst compensate for each other if bursts are alike, and all of them for the
     /// byte basis if packets are alike (Raue et al., Bioinformatics 25, 2009: identifiability by profile).
-    pub fn by_profile(&self, share: impl Fn(&str, &PolicerSpec) -> f64) -> Map<String, Value> {
+    pub fn by_profile(&self, share: impl Fn(&str, f64) -> f64) -> Map<String, Value> {
         let fates = self.fates();
         self.by_name(share, |name, factor| {
             let with_overhead = |bytes: u32| self.made_up_for(name, factor, bytes, &fates);
@@ -103,20 +130,19 @@ impl Observer<'_> {
 
     fn by_name(
         &self,
-        share: impl Fn(&str, &PolicerSpec) -> f64,
+        share: impl Fn(&str, f64) -> f64,
         differing: impl Fn(&str, f64) -> usize,
     ) -> Map<String, Value> {
-        let shows = |name: &&'static str| {
-            let share = share(name, &self.spec);
+        let shows = |name: &str, value: f64| {
+            let share = share(name, value);
             let factors = [1.0 + share, 1.0 - share];
             factors
                 .iter()
                 .all(|&factor| differing(name, factor) >= SHOWS)
         };
-        let names = self.spec.names();
-        names
-            .iter()
-            .map(|name| (name.to_string(), json!(shows(name))))
+        buckets(&self.path)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), json!(shows(name, value))))
             .collect()
     }
 
@@ -124,22 +150,20 @@ impl Observer<'_> {
     /// and all other parameters are adjusted to compensate.
     fn made_up_for(&self, name: &str, factor: f64, overhead_bytes: u32, fates: &[bool]) -> usize {
         let counted = |bytes: u32| FULL_PACKET_BYTES as f64 + f64::from(bytes);
-        let raise = counted(overhead_bytes) / counted(self.spec.overhead_bytes);
-        let mut best = PolicerSpec {
-            overhead_bytes,
-            ..self.spec
-        };
-        let names = self.spec.names();
-        for other in names.iter().filter(|other| **other != name) {
-            best = best.with(other, raise);
+        let raise = counted(overhead_bytes) / counted(self.path.overhead_bytes());
+        let mut best = self.path.clone().with_overhead(overhead_bytes);
+        let names: Vec<&str> = buckets(&best).into_iter().map(|bucket| bucket.0).collect();
+        let others = || names.iter().filter(|other| **other != name);
+        for other in others() {
+            best = with(best, other, raise);
         }
-        best = best.with(name, factor);
+        best = with(best, name, factor);
         let mut differing = self.differing(&best, fates, usize::MAX);
         for step in STEPS {
-            for other in names.iter().filter(|other| **other != name) {
+            for other in others() {
                 for factor in [1.0 + step, 1.0 - step] {
                     while differing >= SHOWS {
-                        let tried = best.with(other, factor);
+                        let tried = with(best.clone(), other, factor);
                         let fewer = self.differing(&tried, fates, differing);
                         if fewer >= differing {
                             break;
@@ -153,8 +177,8 @@ impl Observer<'_> {
     }
 
     /// Packets with a different fate, counted up to `most`.
-    fn differing(&self, spec: &PolicerSpec, fates: &[bool], most: usize) -> usize {
-        let mut element = spec.build();
+    fn differing(&self, path: &PathSpec, fates: &[bool], most: usize) -> usize {
+        let mut element = path.assemble(0);
         let differs = |(arrival, dropped): &(&Arrival, &bool)| {
             element.arrive(**arrival).is_dropped() != **dropped
         };
@@ -163,7 +187,7 @@ impl Observer<'_> {
     }
 
     fn fates(&self) -> Vec<bool> {
-        let mut element = self.spec.build();
+        let mut element = self.path.assemble(0);
         replay(&mut element, self.arrivals)
             .into_iter()
             .map(Outcome::is_dropped)
@@ -175,18 +199,8 @@ impl Observer<'_> {
 mod tests {
     use super::*;
 
-    fn spec(peak: Option<Bucket>) -> PolicerSpec {
-        PolicerSpec {
-            committed: Bucket {
-                rate_bps: 12_000_000,
-                burst_bytes: 15_000,
-            },
-            peak,
-            shaper: None,
-            shaper_first: false,
-            linux: false,
-            overhead_bytes: 0,
-        }
+    fn path(peak: Option<(f64, f64)>) -> PathSpec {
+        ElementSpec::policer(12e6, 15e3).with_peak(peak).into()
     }
 
     /// Bursts of this many packets, 0.1 ms apart, every 20 ms.
@@ -200,39 +214,31 @@ mod tests {
             .collect()
     }
 
-    fn shown(spec: PolicerSpec, packets: i64, share: f64) -> Vec<bool> {
+    fn shown(path: PathSpec, packets: i64, share: f64) -> Vec<bool> {
         let observer = Observer {
-            spec,
+            path,
             arrivals: &bursts(packets),
         };
         let by_name = observer.alone(|_, _| share);
-        spec.names()
-            .iter()
-            .map(|&name| by_name[name] == true)
-            .collect()
+        let names = buckets(&observer.path).into_iter();
+        names.map(|(name, _)| by_name[name] == true).collect()
     }
 
     #[test]
     fn a_parameter_that_affected_no_packet_cannot_be_determined() {
         // No packet is dropped from bursts that fit the bucket.
-        assert_eq!(shown(spec(None), 5, 0.1), [false, false]);
+        assert_eq!(shown(path(None), 5, 0.1), [false, false]);
         // Longer bursts reveal both, to 30 % (their ends are a packet apart), not to a thousandth.
-        assert_eq!(shown(spec(None), 40, 0.3), [true, true]);
-        assert_eq!(shown(spec(None), 40, 0.001), [false, false]);
+        assert_eq!(shown(path(None), 40, 0.3), [true, true]);
+        assert_eq!(shown(path(None), 40, 0.001), [false, false]);
     }
 
     #[test]
     fn a_peak_rate_that_never_limits_cannot_be_determined() {
-        let wide = Bucket {
-            rate_bps: 1_000_000_000,
-            burst_bytes: 100_000,
-        };
-        assert_eq!(shown(spec(Some(wide)), 40, 0.3), [true, true, false, false]);
-        let narrow = Bucket {
-            rate_bps: 60_000_000,
-            burst_bytes: 4_500,
-        };
-        let binding = shown(spec(Some(narrow)), 40, 0.3);
+        let wide = (1e9, 100e3);
+        assert_eq!(shown(path(Some(wide)), 40, 0.3), [true, true, false, false]);
+        let narrow = (60e6, 4.5e3);
+        let binding = shown(path(Some(narrow)), 40, 0.3);
         assert!(binding[2], "{binding:?}");
     }
 
@@ -240,10 +246,7 @@ mod tests {
     fn packets_of_one_size_do_not_reveal_the_byte_basis() {
         let arrivals = bursts(40);
         let observer = Observer {
-            spec: PolicerSpec {
-                overhead_bytes: overhead::WIRE,
-                ..spec(None)
-            },
+            path: path(None).with_overhead(overhead::WIRE),
             arrivals: &arrivals,
         };
         // 38 bytes of 1500 are 2.5 %
@@ -257,7 +260,7 @@ mod tests {
         // eleven of thirteen pass, ten of them at once
         let arrivals = bursts(13);
         let observer = Observer {
-            spec: spec(None),
+            path: path(None),
             arrivals: &arrivals,
         };
         let alone = observer.alone(|_, _| 0.7);
