@@ -151,6 +151,7 @@ const VERDICT: &[(&str, Is)] = &[
     ("explained", Is::Share),
     ("limited_share", Is::Share),
     ("parameters", Is::Object),
+    ("path", Is::ObjectOrNull),
     ("byte_basis", Is::TextOrNull),
     ("at", Is::ObjectOrNull),
     ("detail", Is::TextOrNull),
