@@ -31,6 +31,7 @@
 mod calendar;
 mod capture;
 mod connection;
+mod files;
 mod headers;
 pub mod history;
 pub mod limiter;
@@ -43,6 +44,7 @@ pub mod suite;
 mod truth;
 
 pub use capture::{EPOCH_NS, write_capture};
+pub use files::WriteError;
 pub use history::{Datagram, History, Packet, PacketFate, Record};
 pub use network::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
 pub use pcap::Resolution;

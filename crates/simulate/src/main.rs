@@ -8,9 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
 use whydrop_simulate::pair::suite::transfers::Drawn;
 use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
-use whydrop_simulate::pair::{self, PairError};
 use whydrop_simulate::score::{self, Scoring};
 use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig, TAP_NAMES, Without};
+use whydrop_simulate::{WriteError, pair};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -198,12 +198,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn write_transfers(asked: &DrawnPairs, drawn: Drawn) -> Result<(), PairError> {
+fn write_transfers(asked: &DrawnPairs, drawn: Drawn) -> Result<(), WriteError> {
     let config = asked.config(200);
     pairs::transfers::write(&config, drawn, &asked.drawn.out, progress(config.count))
 }
 
-fn write_published(folder: &Path, seed: u64, one_way: bool) -> Result<(), PairError> {
+fn write_published(folder: &Path, seed: u64, one_way: bool) -> Result<(), WriteError> {
     let mut played = published::pair(PublishedConfig {
         seed,
         one_way,

@@ -14,7 +14,7 @@ mod world;
 
 pub use crossing::{Body, Crossing};
 pub use frame::{Ends, Link};
-pub use output::{PairError, write};
+pub use output::write;
 pub use sniffer::{Clock, Offload, OffloadStamp, Point, Sighting, Sniffer};
 pub use truth::{Counts, count, covered};
 pub use world::{Flow, Realism, SimulatedPair, Translation};

@@ -1,9 +1,8 @@
 //! A pair on disk: a folder with `b.pcap`, `y.pcap` and `truth.json`.
 
-use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 use whydrop_hosts::Toward;
 
 use super::crossing::Body;
@@ -11,37 +10,12 @@ use super::frame::{self, Ends};
 use super::sniffer::{Sighting, Sniffer};
 use super::truth;
 use super::world::SimulatedPair;
+use crate::files::{self, WriteError, at};
 use crate::headers::IpMarks;
 use crate::pcap::Writer;
 
-/// A file of a pair could not be written or read.
-#[derive(Debug)]
-pub struct PairError {
-    path: PathBuf,
-    cause: io::Error,
-}
-
-impl fmt::Display for PairError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.cause)
-    }
-}
-
-impl std::error::Error for PairError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> PairError + '_ {
-    |cause| PairError {
-        path: path.to_path_buf(),
-        cause,
-    }
-}
-
 /// Writes a pair into `folder`, which is created if necessary. Returns its truth.
-pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Value, PairError> {
+pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Value, WriteError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let (b, y) = pair.watch();
     let ends = |flows: &[super::world::Flow]| flows.iter().map(|flow| flow.ends).collect();
@@ -49,8 +23,7 @@ pub fn write(pair: &mut SimulatedPair, folder: &Path) -> Result<serde_json::Valu
     write_capture(&folder.join("b.pcap"), &pair.b, &b, &at_b)?;
     write_capture(&folder.join("y.pcap"), &pair.y, &y, &pair.ends_at_y())?;
     let truth = truth::to_json(pair, &b, &y);
-    let path = folder.join("truth.json");
-    fs::write(&path, format!("{truth:#}\n")).map_err(at(&path))?;
+    files::write_json(&folder.join("truth.json"), &truth)?;
     Ok(truth)
 }
 
@@ -60,9 +33,8 @@ fn write_capture(
     sniffer: &Sniffer,
     sighting: &Sighting,
     ends: &(Vec<Ends>, Vec<Ends>),
-) -> Result<(), PairError> {
-    let file = BufWriter::new(File::create(path).map_err(at(path))?);
-    write_records(file, sniffer, sighting, ends).map_err(at(path))
+) -> Result<(), WriteError> {
+    write_records(files::create(path)?, sniffer, sighting, ends).map_err(at(path))
 }
 
 fn write_records(

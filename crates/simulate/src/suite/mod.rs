@@ -14,6 +14,7 @@ use std::path::Path;
 
 use whydrop_path::Random;
 
+use crate::files::WriteError;
 use crate::history::History;
 use crate::network::Simulation;
 use crate::scenario::{CaptureConfig, FlowConfig, Scenario};
@@ -22,7 +23,6 @@ pub use draw::TAP_NAMES;
 pub(crate) use draw::{data_receiver, data_sender};
 pub use kind::Kind;
 pub use oracle::Oracle;
-pub use output::SuiteError;
 
 /// Which part of the suite: for tuning, or for validation afterwards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,14 +41,17 @@ impl Split {
         }
     }
 
-    /// Makes the draws of pairs independent of those of single captures.
-    pub(crate) fn pair_salt(self) -> u64 {
-        self.salt() ^ 0x7061_6972
-    }
-
-    /// Makes the draws of short transfers independent of both.
-    pub(crate) fn transfer_salt(self) -> u64 {
-        self.salt() ^ 0x7368_6f72_7400
+    /// The seeds to try, at most so many, for what has this index: the same whatever the count.
+    pub(crate) fn seeds(
+        self,
+        drawn: Independent,
+        seed: u64,
+        index: usize,
+        most: u64,
+    ) -> impl Iterator<Item = u64> {
+        let base = Random::new(seed ^ self.salt() ^ drawn as u64).next_u64();
+        let base = base.wrapping_add((index as u64) << 16);
+        (0..most).map(move |attempt| Random::new(base.wrapping_add(attempt)).next_u64())
     }
 
     fn salt(self) -> u64 {
@@ -57,6 +60,15 @@ impl Split {
             Self::Validation => 0x7661_6c69_6461_7465,
         }
     }
+}
+
+/// Suites with draws of their own, independent of the others.
+#[derive(Debug, Clone, Copy)]
+#[repr(u64)]
+pub(crate) enum Independent {
+    Captures = 0,
+    Pairs = 0x7061_6972,
+    Transfers = 0x7368_6f72_7400,
 }
 
 /// Settings of a suite.
@@ -158,10 +170,9 @@ fn draw_case(kind: Kind, config: &SuiteConfig, random: &mut Random) -> Case {
 /// Draws and simulates the case with this index: the same for the same split, seed and index, whatever the count.
 pub fn play(config: &SuiteConfig, index: usize) -> Option<Played> {
     let kind = config.only.unwrap_or(Kind::ALL[index % Kind::ALL.len()]);
-    (0..MOST_DRAWS).find_map(|attempt| {
-        let base = Random::new(config.seed ^ config.split.salt()).next_u64();
-        let base = base.wrapping_add((index as u64) << 16);
-        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+    let split = config.split;
+    let mut seeds = split.seeds(Independent::Captures, config.seed, index, MOST_DRAWS);
+    seeds.find_map(|seed| {
         let case = draw_case(kind, config, &mut Random::new(seed));
         let (flows, capture) = (case.scenario.flows.clone(), case.scenario.capture);
         let history = Simulation::new(case.scenario).run();
@@ -194,7 +205,7 @@ pub fn write(
     config: &SuiteConfig,
     folder: &Path,
     mut progress: impl FnMut(usize, &str),
-) -> Result<(), SuiteError> {
+) -> Result<(), WriteError> {
     let mut suite = output::Output::create(folder)?;
     for index in 0..config.count {
         let Some(played) = play(config, index) else {

@@ -1,7 +1,6 @@
 //! A suite on disk: `sim-0000.pcap` and `sim-0000.truth.json` for each capture, `labels.csv` for the kinds that the
 //! scoring script knows, `others.csv` for the rest.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,43 +9,13 @@ use serde_json::{Value, json};
 
 use super::{Oracle, Played};
 use crate::capture::{resolution_name, write_capture};
+use crate::files::{self, WriteError, at};
 use crate::truth::{cross_traffic, flows_json};
 
 const LABEL_COLUMNS: &str = "file,kind,policer_rate_bps,policer_burst_bytes,link_rate_bps,link_burst_bytes,\
 random_loss,cross_traffic,flows,chunk_delay_ms,rtt_ms,client_port,client_port_2,pd_lost_by_transfer,\
 pd_policed_by_transfer,pd_rate_bps_by_transfer,pd_burst_bytes_by_transfer,origin";
 const OTHER_COLUMNS: &str = "file,kind,right_causes,client_port,lost";
-
-/// A file of the suite could not be written.
-#[derive(Debug)]
-pub struct SuiteError {
-    path: PathBuf,
-    cause: std::io::Error,
-}
-
-impl fmt::Display for SuiteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: cannot write: {}; choose a folder with --out that can be written",
-            self.path.display(),
-            self.cause
-        )
-    }
-}
-
-impl std::error::Error for SuiteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-fn at(path: &Path) -> impl FnOnce(std::io::Error) -> SuiteError + '_ {
-    |cause| SuiteError {
-        path: path.to_path_buf(),
-        cause,
-    }
-}
 
 pub(super) struct Output {
     folder: PathBuf,
@@ -60,27 +29,24 @@ struct Table {
 }
 
 impl Table {
-    fn create(path: PathBuf, columns: &str) -> Result<Self, SuiteError> {
-        let file = File::create(&path).map_err(at(&path))?;
-        let mut table = Self {
-            path,
-            out: BufWriter::new(file),
-        };
+    fn create(path: PathBuf, columns: &str) -> Result<Self, WriteError> {
+        let out = files::create(&path)?;
+        let mut table = Self { path, out };
         table.line(columns)?;
         Ok(table)
     }
 
-    fn line(&mut self, line: &str) -> Result<(), SuiteError> {
+    fn line(&mut self, line: &str) -> Result<(), WriteError> {
         writeln!(self.out, "{line}").map_err(at(&self.path))
     }
 
-    fn finish(mut self) -> Result<(), SuiteError> {
+    fn finish(mut self) -> Result<(), WriteError> {
         self.out.flush().map_err(at(&self.path))
     }
 }
 
 impl Output {
-    pub fn create(folder: &Path) -> Result<Self, SuiteError> {
+    pub fn create(folder: &Path) -> Result<Self, WriteError> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         Ok(Self {
             folder: folder.to_path_buf(),
@@ -90,13 +56,12 @@ impl Output {
     }
 
     /// Writes one capture with its truth; returns a summary line.
-    pub fn add(&mut self, index: usize, played: &Played) -> Result<String, SuiteError> {
+    pub fn add(&mut self, index: usize, played: &Played) -> Result<String, WriteError> {
         let stem = format!("sim-{index:04}");
         let file = format!("{stem}.pcap");
         let path = self.folder.join(&file);
-        let out = BufWriter::new(File::create(&path).map_err(at(&path))?);
         let written = write_capture(
-            out,
+            files::create(&path)?,
             &played.history,
             &played.flows,
             &played.capture,
@@ -105,7 +70,7 @@ impl Output {
         let (frames, missed) = written.map_err(at(&path))?;
         let path = self.folder.join(format!("{stem}.truth.json"));
         let truth = truth(&file, played, frames, missed);
-        fs::write(&path, format!("{truth:#}\n")).map_err(at(&path))?;
+        files::write_json(&path, &truth)?;
         if played.kind.is_labelled() {
             self.labels.line(&label(&file, played))?;
         } else {
@@ -125,7 +90,7 @@ impl Output {
         ))
     }
 
-    pub fn finish(self) -> Result<(), SuiteError> {
+    pub fn finish(self) -> Result<(), WriteError> {
         self.labels.finish()?;
         self.others.finish()
     }

@@ -20,14 +20,15 @@ use std::path::Path;
 use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
-use super::output::{self, PairError};
+use super::output;
 use super::truth;
 use super::world::SimulatedPair;
+use crate::files::WriteError;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::network::Simulation;
 use crate::score::pairs::{BURST, ONE_PACKET_BYTES, RATE};
-use crate::suite::Split;
+use crate::suite::{Independent, Split};
 use draw::{ELEMENT_STAGE, World};
 pub use kind::Mechanism;
 use kind::right_causes;
@@ -74,10 +75,9 @@ pub fn play(config: &PairsConfig, index: usize) -> Option<SimulatedPair> {
     let mechanism = config
         .only
         .unwrap_or(Mechanism::ALL[index % Mechanism::ALL.len()]);
-    (0..MOST_DRAWS).find_map(|attempt| {
-        let base = Random::new(config.seed ^ config.split.pair_salt()).next_u64();
-        let base = base.wrapping_add((index as u64) << 16);
-        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+    let split = config.split;
+    let mut seeds = split.seeds(Independent::Pairs, config.seed, index, MOST_DRAWS);
+    seeds.find_map(|seed| {
         let mut pair = simulate(draw_world(mechanism, &mut Random::new(seed)), seed)?;
         pair.name = format!("p{index:04}-{}", mechanism.name());
         pair.split = config.split.name();
@@ -90,7 +90,7 @@ pub fn write(
     config: &PairsConfig,
     folder: &Path,
     progress: impl FnMut(usize, &str),
-) -> Result<(), PairError> {
+) -> Result<(), WriteError> {
     let drawn = (0..config.count).map(|index| play(config, index));
     write_all(drawn, folder, progress, |pair, truth| {
         format!(
@@ -110,7 +110,7 @@ fn write_all(
     folder: &Path,
     mut progress: impl FnMut(usize, &str),
     line: impl Fn(&SimulatedPair, &serde_json::Value) -> String,
-) -> Result<(), PairError> {
+) -> Result<(), WriteError> {
     for (index, pair) in pairs.enumerate() {
         let Some(mut pair) = pair else {
             progress(index, "no draw showed its mechanism: left out");

@@ -8,11 +8,12 @@ use whydrop_path::{Chain, Delay, Random};
 
 use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
 use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
+use crate::files::WriteError;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
-use crate::pair::output::PairError;
 use crate::pair::world::SimulatedPair;
 use crate::scenario::{Application, Stage};
+use crate::suite::{Independent, Without};
 
 /// The least number of data packets in a transfer, and the largest payload, drawn uniformly over its logarithm.
 const LEAST_PACKETS: usize = 8;
@@ -20,8 +21,6 @@ const BYTES: (f64, f64) = (40_000.0, 8_000_000.0);
 const MOST_DRAWS: u64 = 20;
 /// The share of transfers from senders that model the path instead of filling it.
 const BBR: f64 = 0.1;
-/// The option with padding (RFC 7323, appendix A).
-const TIMESTAMPS_BYTES: u64 = 12;
 /// Payload of a download, and the shares of downloads between hosts without timestamps, and without selective
 /// acknowledgments.
 const DOWNLOAD_BYTES: (f64, f64) = (300_000.0, 20_000_000.0);
@@ -39,10 +38,9 @@ pub enum Drawn {
 
 /// Draws and simulates the transfer with this index: the same for the same split, seed and index.
 pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<SimulatedPair> {
-    let base = Random::new(config.seed ^ config.split.transfer_salt()).next_u64();
-    let base = base.wrapping_add((index as u64) << 16);
-    (0..MOST_DRAWS).find_map(|attempt| {
-        let seed = Random::new(base.wrapping_add(attempt)).next_u64();
+    let split = config.split;
+    let mut seeds = split.seeds(Independent::Transfers, config.seed, index, MOST_DRAWS);
+    seeds.find_map(|seed| {
         let mut random = Random::new(seed);
         let number = random.below(Mechanism::ALL.len() as u64) as usize;
         let mechanism = config.only.unwrap_or(Mechanism::ALL[number]);
@@ -90,7 +88,7 @@ pub fn write(
     drawn: Drawn,
     folder: &Path,
     progress: impl FnMut(usize, &str),
-) -> Result<(), PairError> {
+) -> Result<(), WriteError> {
     let pairs = (0..config.count).map(|index| play(config, drawn, index));
     write_all(pairs, folder, progress, |pair, truth| {
         let lost = &truth["forward_packets_lost_between"];
@@ -115,18 +113,19 @@ fn watch_at_client(world: &mut World, random: &mut Random) {
     onward.element = Box::new(Chain::new(vec![before, beyond.element]));
     world.circumstance("captured_at", "client");
     if random.chance(WITHOUT_TIMESTAMPS) {
-        for flow in &mut world.scenario.flows {
-            if std::mem::take(&mut flow.timestamps) {
-                flow.sender.mss += TIMESTAMPS_BYTES; // segments keep their size
-                flow.receiver.timestamps = false;
-            }
-        }
+        let without = Without {
+            timestamps: true,
+            sack: false,
+        };
+        without.apply(&mut world.scenario.flows);
         world.circumstance("timestamps", false);
     }
     if random.chance(WITHOUT_SACK) {
-        for flow in &mut world.scenario.flows {
-            (flow.sender.sack, flow.receiver.sack) = (false, false);
-        }
+        let without = Without {
+            sack: true,
+            timestamps: false,
+        };
+        without.apply(&mut world.scenario.flows);
         world.circumstance("sack", false);
     }
 }
