@@ -1,5 +1,7 @@
 //! Exact fates, delays and departures of the packets between two captures.
 
+use std::cell::RefCell;
+
 use whydrop_path::fit::passage::{BacklogAtLosses, Departures, FlowOvertaking, Passages};
 use whydrop_path::fit::{BucketFit, Interval};
 use whydrop_verdict::{Fact, fact};
@@ -8,6 +10,7 @@ use super::behind_queue::BehindQueue;
 use super::buckets::{TwoBuckets, noise_bytes};
 use super::byte_basis::ByteBasis;
 use super::full_queue::{FEWEST_INSIDE, FULL_OF_MOST, full_queue};
+use super::replay_check::ReplayCheck;
 use super::thinning::Thinning;
 use crate::hop::models::bucket_replayed;
 
@@ -35,6 +38,19 @@ pub struct Exact {
     pub noise_s: f64,
     /// Share of the packets that either capture lacks.
     pub missed_share: f64,
+    /// Buckets that were replayed, by rate and limit: several causes ask for the same.
+    pub replayed: RefCell<Vec<(f64, f64, BucketReplay)>>,
+}
+
+/// A bucket replayed freely over all packets, compared with what happened.
+#[derive(Debug, Clone, Copy)]
+pub struct BucketReplay {
+    /// Agreement of its drops with the losses, 0 to 1.
+    pub agreement: f64,
+    pub check: ReplayCheck,
+    pub dropped: usize,
+    pub hits: usize,
+    pub lost: usize,
 }
 
 /// One in this many opportunities to overtake.
@@ -71,9 +87,25 @@ impl Exact {
             .then_some(by_distance[0].1)
     }
 
-    /// Agreement of a freely replayed bucket with the losses, 0 to 1.
-    pub fn replayed_agreement(&self, fit: &BucketFit) -> f64 {
-        bucket_replayed(&self.passages, fit, self.idle_wait_s()).agreement()
+    /// A freely replayed bucket, replayed once.
+    pub fn bucket_replay(&self, fit: &BucketFit) -> BucketReplay {
+        let (rate, limit) = (fit.rate_bps.value, fit.limit_bytes.value);
+        let is_this = |known: &&(f64, f64, BucketReplay)| (known.0, known.1) == (rate, limit);
+        let known = self.replayed.borrow().iter().find(is_this).copied();
+        if let Some((.., replay)) = known {
+            return replay;
+        }
+        let replay = bucket_replayed(&self.passages, fit, self.idle_wait_s());
+        let dropped = replay.packets.iter().map(|packet| packet.dropped);
+        let found = BucketReplay {
+            agreement: replay.agreement(),
+            check: ReplayCheck::new(dropped, &self.passages.outcome),
+            dropped: replay.dropped,
+            hits: replay.hits,
+            lost: replay.lost,
+        };
+        self.replayed.borrow_mut().push((rate, limit, found));
+        found
     }
 
     /// True if no other traffic shares the queue.

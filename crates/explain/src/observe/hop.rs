@@ -1,5 +1,7 @@
 //! The hop, or several, between two captures, observed: the packets that entered it, and what became of each.
 
+use std::cell::RefCell;
+
 use whydrop_path::fit::Agreement;
 use whydrop_path::fit::passage::{
     Departures, Passages, backlog_at_losses, flow_overtaking, measure_departures,
@@ -91,6 +93,7 @@ pub fn measure_hop(input: HopInput) -> Observation {
         passages,
         noise_s,
         missed_share,
+        replayed: RefCell::default(),
     });
     seen
 }

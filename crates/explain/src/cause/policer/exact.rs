@@ -4,8 +4,7 @@ use whydrop_path::ElementSpec;
 use whydrop_path::fit::{BucketFit, Interval, PairFit, Seen};
 use whydrop_verdict::{Fact, fact};
 
-use crate::hop::models::{bucket_replayed, replay_over};
-use crate::observe::replay_check::ReplayCheck;
+use crate::hop::models::replay_over;
 use crate::observe::{ByteBasis, Exact, Observation};
 
 /// Rates are equal if they differ by less than this (log): the accuracy required of a reported rate.
@@ -34,7 +33,7 @@ pub(super) fn drains_as_drops(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
     let drains_bps = departures.rate_bps.value;
     let apart = (fit.rate_bps.value / drains_bps).ln().abs();
     let alike = apart < SAME_RATE
-        || (apart < -CLEARLY_SLOWER.ln() && exact.replayed_agreement(fit) < EXACT);
+        || (apart < -CLEARLY_SLOWER.ln() && exact.bucket_replay(fit).agreement < EXACT);
     let served = departures.served as f64 > NEARLY_ALL * exact.passages.passed as f64;
     (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
 }
@@ -44,7 +43,7 @@ pub(super) fn drains_as_drops(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
 pub(super) fn drops_what_waits(seen: &Observation, exact: &Exact, fit: &BucketFit) -> Option<Fact> {
     exact.departures.as_ref()?;
     let agreement = || {
-        let one = exact.replayed_agreement(fit);
+        let one = exact.bucket_replay(fit).agreement;
         two_replayed(exact).map_or(one, |two| two.max(one))
     };
     let queued =
@@ -129,7 +128,7 @@ pub fn beside_queue(seen: &Observation, exact: &Exact) -> Option<(BucketFit, Fac
         .map(|behind| behind.fit)
         .or(exact.bucket)
         .filter(|fit| again && slower(fit) && is_exact(exact, fit))?;
-    if may_wait && exact.replayed_agreement(&fit) < EXACT {
+    if may_wait && exact.bucket_replay(&fit).agreement < EXACT {
         return None;
     }
     let fails = || failing_replay(exact, &fit).is_some() || starves(exact, &fit).is_some();
@@ -203,14 +202,12 @@ pub(super) fn starves(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
 /// The fact that a freely replayed bucket does not drop the lost packets: too few of the losses that it
 /// claims, and of its drops, agree.
 pub(super) fn failing_replay(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
-    let replay = bucket_replayed(&exact.passages, fit, exact.idle_wait_s());
-    let dropped = replay.packets.iter().map(|packet| packet.dropped);
-    let nearby = ReplayCheck::new(dropped, &exact.passages.outcome);
-    (!nearby.holds(fit, true)).then(|| missing(exact, fit))
+    let is_refuted = !exact.bucket_replay(fit).check.holds(fit, true);
+    is_refuted.then(|| missing(exact, fit))
 }
 
 fn missing(exact: &Exact, fit: &BucketFit) -> Fact {
-    let replay = bucket_replayed(&exact.passages, fit, exact.idle_wait_s());
+    let replay = exact.bucket_replay(fit);
     fact!(
         "policer-misses",
         rate_bps = fit.rate_bps.value,
