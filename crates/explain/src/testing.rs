@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use whydrop_path::fit::{Interval, Seen, Trace, TracePacket};
+use whydrop_path::{Arrival, Outcome, Policer, replay};
 use whydrop_tcp::{Endpoint, Fate, Flow, Kind, LimitedTime, Segment, SegmentFlags, Transfer};
 
 use crate::observe::group::{FlowRef, Group};
@@ -84,4 +86,34 @@ pub fn group(flows: &[Flow]) -> Group<'_> {
             .map(|(index, flow)| FlowRef { index, flow })
             .collect(),
     }
+}
+
+/// An interval with both ends.
+pub fn interval(low: f64, value: f64, high: f64) -> Interval {
+    Interval {
+        value,
+        low: Some(low),
+        high: Some(high),
+    }
+}
+
+/// Bursts of 50 full packets through a policer of 20 Mbit/s and 30 kB.
+pub fn policed_bursts() -> Trace {
+    let arrivals: Vec<Arrival> = (0..2_000i64)
+        .map(|packet| Arrival {
+            time_ns: packet / 50 * 20_000_000 + packet * 12_000,
+            bytes: 1_500,
+        })
+        .collect();
+    let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
+    let observation = |(arrival, outcome): (&Arrival, Outcome)| TracePacket {
+        time_ns: arrival.time_ns,
+        bytes: arrival.bytes,
+        outcome: match outcome.is_dropped() {
+            true => Seen::Lost,
+            false => Seen::Passed,
+        },
+        delay_s: None,
+    };
+    Trace::new(arrivals.iter().zip(outcomes).map(observation).collect())
 }

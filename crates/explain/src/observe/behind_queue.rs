@@ -115,45 +115,17 @@ fn is_exact(known: &Agreement, passages: &Passages) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::Interval;
-    use whydrop_path::{Policer, replay};
-
     use super::*;
+    use crate::testing::{interval, policed_bursts};
 
     /// A bucket of 20 Mbit/s found from bursts that it dropped; with other rates and bursts it is another
     /// bucket.
     fn found(rate_bps: f64, burst: [f64; 3]) -> BucketFit {
-        let arrivals: Vec<Arrival> = (0..2_000i64)
-            .map(|packet| Arrival {
-                time_ns: packet / 50 * 20_000_000 + packet * 12_000,
-                bytes: 1_500,
-            })
-            .collect();
-        let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
-        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| TracePacket {
-            time_ns: arrival.time_ns,
-            bytes: arrival.bytes,
-            outcome: if outcome.is_dropped() {
-                whydrop_path::fit::Seen::Lost
-            } else {
-                whydrop_path::fit::Seen::Passed
-            },
-            delay_s: None,
-        };
-        let trace = Trace::new(arrivals.iter().zip(outcomes).map(observation).collect());
         let [low, value, high] = burst;
         BucketFit {
-            rate_bps: Interval {
-                value: rate_bps,
-                low: Some(rate_bps),
-                high: Some(rate_bps),
-            },
-            limit_bytes: Interval {
-                value,
-                low: Some(low),
-                high: Some(high),
-            },
-            ..fit_bucket(&trace).expect("there are losses")
+            rate_bps: interval(rate_bps, rate_bps, rate_bps),
+            limit_bytes: interval(low, value, high),
+            ..fit_bucket(&policed_bursts()).expect("there are losses")
         }
     }
 

@@ -145,14 +145,7 @@ mod tests {
     use crate::observe::group::GroupTrace;
     use crate::observe::measure_trace;
     use crate::observe::totals::Totals;
-
-    fn interval(low: f64, value: f64, high: f64) -> Interval {
-        Interval {
-            value,
-            low: Some(low),
-            high: Some(high),
-        }
-    }
+    use crate::testing::{interval, policed_bursts};
 
     #[test]
     fn packets_that_wait_before_a_bucket_find_the_tokens_of_that_time() {
@@ -206,23 +199,7 @@ mod tests {
 
     #[test]
     fn one_of_two_buckets_is_known_to_a_packet_and_its_refill_within_the_timestamp_error() {
-        let arrivals: Vec<Arrival> = (0..2_000i64)
-            .map(|packet| Arrival {
-                time_ns: packet / 50 * 20_000_000 + packet * 12_000,
-                bytes: 1_500,
-            })
-            .collect();
-        let outcomes = replay(&mut Policer::new(20_000_000, 30_000), &arrivals);
-        let observation = |(arrival, outcome): (&Arrival, whydrop_path::Outcome)| TracePacket {
-            time_ns: arrival.time_ns,
-            bytes: arrival.bytes,
-            outcome: match outcome.is_dropped() {
-                true => Seen::Lost,
-                false => Seen::Passed,
-            },
-            delay_s: None,
-        };
-        let trace = Trace::new(arrivals.iter().zip(outcomes).map(observation).collect());
+        let trace = policed_bursts();
         let fit = BucketFit {
             rate_bps: interval(79e6, 80e6, 81e6),
             limit_bytes: interval(29e3, 30e3, 31e3),

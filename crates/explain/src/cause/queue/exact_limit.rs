@@ -118,17 +118,8 @@ fn limits_by_wait(seen: &Observation, exact: &Exact, rate: Quantity) -> Vec<(Str
 
 #[cfg(test)]
 mod tests {
-    use whydrop_path::fit::Interval;
-
     use super::*;
-
-    fn interval(low: f64, value: f64, high: f64) -> Interval {
-        Interval {
-            value,
-            low: Some(low),
-            high: Some(high),
-        }
-    }
+    use crate::testing::interval;
 
     #[test]
     fn a_limit_counts_the_overhead_of_the_packets_that_fill_it() {
