@@ -51,7 +51,7 @@ fn a_policer_is_judged_by_losses_and_the_absence_of_delay() {
         replay.hits * 10 >= lost * 9 && replay.dropped * 9 <= lost * 10,
         "{replay:?}"
     );
-    let parameters = describe(Cause::Policer, &seen).parameters;
+    let parameters = describe(&Outcome::new(Cause::Policer, 1.0), &seen).parameters;
     let (rate, burst) = (parameters["rate_bps"], parameters["burst_bytes"]);
     assert!(
         rate.low.unwrap() <= 4e6 && 4e6 <= rate.high.unwrap(),
@@ -126,7 +126,7 @@ fn an_open_end_stays_open_on_every_byte_basis() {
         high: None,
         ..bucket.limit_bytes
     };
-    let parameters = describe(Cause::Policer, &seen).parameters;
+    let parameters = describe(&Outcome::new(Cause::Policer, 1.0), &seen).parameters;
     assert!(parameters["rate_bps"].low.is_some() && parameters["rate_bps"].high.is_none());
     let burst = parameters["burst_bytes"];
     assert_eq!((burst.low, burst.high), (None, None));
@@ -145,7 +145,8 @@ fn a_loss_probability_has_wilsons_interval() {
         })
         .collect();
     let seen = observed(&[flow(1, segments)]);
-    let share = describe(Cause::RandomLoss, &seen).parameters["loss_probability"];
+    let share =
+        describe(&Outcome::new(Cause::RandomLoss, 1.0), &seen).parameters["loss_probability"];
     assert_eq!(share.value, 0.1);
     assert!((share.low.unwrap() - 0.05523).abs() < 1e-4, "{share:?}");
     assert!((share.high.unwrap() - 0.17437).abs() < 1e-4, "{share:?}");
@@ -200,7 +201,12 @@ fn a_cause_without_parameters_has_none() {
         Cause::Sender,
         Cause::Reordering,
     ] {
-        assert!(describe(cause, &seen).parameters.is_empty(), "{cause}");
+        assert!(
+            describe(&Outcome::new(cause, 1.0), &seen)
+                .parameters
+                .is_empty(),
+            "{cause}"
+        );
     }
 }
 
@@ -236,7 +242,7 @@ fn hardly_any_packets_have_no_cause() {
             Cause::Aqm,
             Cause::RandomLoss,
         ] {
-            let finite = describe(cause, &seen)
+            let finite = describe(&Outcome::new(cause, 1.0), &seen)
                 .parameters
                 .values()
                 .all(|p| p.value.is_finite());

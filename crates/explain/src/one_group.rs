@@ -173,10 +173,10 @@ fn on_load(
         };
         // the family is that of the element that drops or marks
         let said = match losses.is_some() || on_losses.is_none() {
-            true => describe(cause, seen),
+            true => describe(&one.outcome, seen),
             false => Description {
                 detail: None,
-                ..describe(cause, seen)
+                ..describe(&one.outcome, seen)
             },
         };
         let subject = Subject {

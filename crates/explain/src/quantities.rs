@@ -56,6 +56,27 @@ pub fn quantity(interval: Interval) -> Quantity {
     }
 }
 
+/// z for a 95 % interval of a share.
+const Z_95: f64 = 1.96;
+
+/// A share of a total with Wilson's score interval (1927). `None` for a share of nothing.
+pub(crate) fn share(part: usize, total: usize) -> Option<Quantity> {
+    if total == 0 {
+        return None;
+    }
+    let total = total as f64;
+    let share = part as f64 / total;
+    let z2 = Z_95 * Z_95;
+    let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
+    let half = Z_95 / (1.0 + z2 / total)
+        * (share * (1.0 - share) / total + z2 / (4.0 * total * total)).sqrt();
+    Some(Quantity {
+        value: share,
+        low: Some((center - half).max(0.0)),
+        high: Some((center + half).min(1.0)),
+    })
+}
+
 /// The rate at which the queue of one capture drains.
 pub fn drain_rate(seen: &Observation) -> Quantity {
     any_rate(seen.queue_rate_bps(), most_counted(seen))

@@ -24,7 +24,7 @@ pub(crate) struct Subject {
 
 /// The verdict on a group of flows.
 pub(crate) fn verdict(outcome: &Outcome, seen: &Observation, subject: Subject) -> Verdict {
-    let said = describe(outcome.cause, seen);
+    let said = describe(outcome, seen);
     verdict_of(outcome, seen, said, subject)
 }
 

@@ -11,6 +11,11 @@ use crate::observe::{ByteBasis, Observation};
 pub trait Hypothesis: Sync {
     fn causes(&self) -> &'static [Cause];
 
+    /// The kind of its cause, if another hypothesis stands for the cause in general.
+    fn kind(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Its accounts of the losses. None if it drops no packets: then it competes for the time of transfers.
     fn weigh(&self, _seen: &Observation, _patterns: &Patterns) -> Vec<Weight> {
         Vec::new()
@@ -70,6 +75,8 @@ const NOTHING_NATS: f64 = -1e4;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weight {
     pub cause: Cause,
+    /// See [`Hypothesis::kind`].
+    pub kind: Option<&'static str>,
     /// Log-likelihood of the losses against the background, nats.
     pub nats: f64,
     /// The reason that rules the cause out.
@@ -80,6 +87,7 @@ impl Weight {
     pub fn new(cause: Cause, nats: f64) -> Self {
         Self {
             cause,
+            kind: None,
             nats: nats.max(NOTHING_NATS),
             veto: None,
         }
@@ -105,6 +113,8 @@ impl Weight {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub cause: Cause,
+    /// See [`Hypothesis::kind`].
+    pub kind: Option<&'static str>,
     pub confidence: f64,
     /// Causes that are ruled out, each with its reason, the strongest first.
     pub against: Vec<(Cause, Fact)>,
@@ -114,6 +124,7 @@ impl Outcome {
     pub fn new(cause: Cause, confidence: f64) -> Self {
         Self {
             cause,
+            kind: None,
             confidence,
             against: Vec::new(),
         }
@@ -125,7 +136,10 @@ impl Outcome {
     }
 
     /// The most likely cause, and the reasons against those that are ruled out.
-    pub fn of(weights: Vec<Weight>) -> Self {
+    pub fn of(mut weights: Vec<Weight>) -> Self {
+        let kinds = kinds(&weights);
+        let kind_of = |cause: &Cause| kinds.get(cause).copied();
+        weights.retain(|weight| weight.kind == kind_of(&weight.cause));
         let finding = |weight: Weight| Finding {
             nats: weight.nats,
             veto: weight.veto,
@@ -138,10 +152,26 @@ impl Outcome {
         let vetoed = verdict.against.into_iter();
         Self {
             cause: verdict.cause,
+            kind: kind_of(&verdict.cause),
             confidence: verdict.confidence,
             against: vetoed
                 .filter_map(|other| Some((other.cause, other.veto?)))
                 .collect(),
         }
     }
+}
+
+/// The kinds that are as likely as their causes in general, and not ruled out.
+fn kinds(weights: &[Weight]) -> BTreeMap<Cause, &'static str> {
+    let mut most = BTreeMap::<Cause, (f64, Option<&'static str>)>::new();
+    for weight in weights.iter().filter(|weight| weight.veto.is_none()) {
+        let best = most.entry(weight.cause).or_insert((f64::MIN, None));
+        // `None` is less than any kind
+        if (weight.nats, weight.kind) >= *best {
+            *best = (weight.nats, weight.kind);
+        }
+    }
+    most.into_iter()
+        .filter_map(|(cause, (_, kind))| Some((cause, kind?)))
+        .collect()
 }

@@ -23,8 +23,6 @@ mod sender;
 pub mod shaper;
 mod unexplained;
 
-use whydrop_verdict::Cause;
-
 use crate::observe::{Laws, Observation};
 pub use hypothesis::{Description, Hypothesis, Outcome, Parameters, Weight};
 pub use patterns::Patterns;
@@ -71,13 +69,13 @@ pub fn judge(seen: &mut Observation, laws: impl FnOnce(&Observation) -> Option<L
     }
 }
 
-/// The facts and quantities stated of a cause.
-pub fn describe(cause: Cause, seen: &Observation) -> Description {
-    let own = HYPOTHESES
-        .iter()
-        .find(|hypothesis| hypothesis.causes().contains(&cause));
-    own.map_or_else(
+/// The facts and quantities stated of the cause of an outcome.
+pub fn describe(outcome: &Outcome, seen: &Observation) -> Description {
+    let stands_for = |hypothesis: &&&dyn Hypothesis| {
+        hypothesis.causes().contains(&outcome.cause) && hypothesis.kind() == outcome.kind
+    };
+    HYPOTHESES.iter().find(stands_for).map_or_else(
         || unexplained::describe(seen),
-        |own| own.describe(cause, seen),
+        |own| own.describe(outcome.cause, seen),
     )
 }

@@ -5,6 +5,7 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact, log_odds};
 
 use super::{Description, Hypothesis, Parameters, Patterns, Weight};
 use crate::observe::{Exact, Observation};
+use crate::quantities::share;
 use crate::thresholds::*;
 
 pub struct RandomLoss;
@@ -171,25 +172,9 @@ fn against(seen: &Observation) -> Vec<(Cause, Fact)> {
         .collect()
 }
 
-/// z for a 95 % interval of a loss rate.
-const Z_95: f64 = 1.96;
-
-/// Share of the data packets that were lost, with Wilson's score interval (1927).
+/// Share of the data packets that were lost.
 fn loss_probability(seen: &Observation) -> Option<Quantity> {
-    let total = seen.totals.data_packets as f64;
-    if total == 0.0 {
-        return None;
-    }
-    let share = seen.totals.lost as f64 / total;
-    let z2 = Z_95 * Z_95;
-    let center = (share + z2 / (2.0 * total)) / (1.0 + z2 / total);
-    let half = Z_95 / (1.0 + z2 / total)
-        * (share * (1.0 - share) / total + z2 / (4.0 * total * total)).sqrt();
-    Some(Quantity {
-        value: share,
-        low: Some((center - half).max(0.0)),
-        high: Some((center + half).min(1.0)),
-    })
+    share(seen.totals.lost as usize, seen.totals.data_packets as usize)
 }
 
 /// The share of the time in which the sender repaired losses, or had a congestion window reduced by them, but

@@ -27,7 +27,7 @@ pub(crate) fn hop_verdict(
     mut subject: Subject,
 ) -> (Verdict, Vec<Replayed>) {
     let cause = outcome.cause;
-    let mut said = describe(cause, seen);
+    let mut said = describe(outcome, seen);
     let Some(exact) = &seen.exact else {
         return (verdict_of(outcome, seen, said, subject), Vec::new());
     };
