@@ -23,6 +23,20 @@ pub(crate) fn fitted_element(
             let burst_bytes = value("burst_bytes")?;
             value("rate_bps").map(|rate_bps| ElementSpec::shaper(rate_bps, burst_bytes))
         }
+        Cause::RandomLoss => {
+            let share = value("loss_probability")?;
+            Some(match value("mean_burst_packets") {
+                Some(mean_burst_packets) => ElementSpec::BurstyLoss {
+                    share,
+                    mean_burst_packets,
+                    seed: None,
+                },
+                None => ElementSpec::RandomLoss {
+                    probability: share,
+                    seed: None,
+                },
+            })
+        }
         _ => None,
     }
 }

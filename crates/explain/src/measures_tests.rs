@@ -1,7 +1,7 @@
 //! Observation, parameters and transfers of hand-written flows.
 
 use whydrop_path::fit::Interval;
-use whydrop_path::{Arrival, Fifo, Limit, PathElement, Policer};
+use whydrop_path::{Arrival, Fifo, Limit, PathElement, Policer, Random};
 use whydrop_tcp::{Account, Flow, Limiter, Segment, Span, Transfer};
 
 use crate::cause::describe;
@@ -190,6 +190,44 @@ fn three_losses_are_too_few_to_call_them_chance() {
     };
     assert_eq!(judged(&[120, 300, 480]), Cause::Unknown);
     assert_eq!(judged(&[90, 220, 380, 500]), Cause::RandomLoss);
+}
+
+#[test]
+fn losses_in_runs_by_chance_are_bursty_and_single_ones_are_not() {
+    let judged = |is_lost: fn(usize) -> bool| {
+        let mut random = Random::new(7);
+        let mut left = 0;
+        let segments = (0..10_000i64).map(|number| {
+            if random.below(300) == 0 {
+                left = 1 + random.below(5) as usize;
+            }
+            let time_ns = number * 50 * MS + number * number * 17;
+            let lost_now = left > 0 && is_lost(left);
+            left = left.saturating_sub(1);
+            match lost_now {
+                true => lost(time_ns),
+                false => delivered(time_ns, 10 + random.below(30) as i64),
+            }
+        });
+        let seen = observed(&[flow(1, segments.collect())]);
+        let outcome = weigh(&seen);
+        (describe(&outcome, &seen), outcome, seen.totals.lost)
+    };
+    let (said, outcome, lost) = judged(|_| true);
+    assert!(lost >= 80, "{lost}");
+    assert_eq!(
+        (outcome.cause, said.detail),
+        (Cause::RandomLoss, Some("bursty"))
+    );
+    let mean = said.parameters["mean_burst_packets"];
+    assert!(
+        mean.low.unwrap() <= 3.0 && 3.0 <= mean.high.unwrap(),
+        "{mean:?}"
+    );
+
+    let (said, outcome, _) = judged(|left| left == 1);
+    assert_eq!((outcome.cause, said.detail), (Cause::RandomLoss, None));
+    assert!(!said.parameters.contains_key("mean_burst_packets"));
 }
 
 #[test]

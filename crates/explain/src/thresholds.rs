@@ -122,6 +122,9 @@ pub const FEWEST_BY_CHANCE: u64 = 4;
 /// Losses before the capture point leave no delays to evaluate: runs this much longer than those of
 /// independent losses are no chance. Train.
 pub const LONGER_RUNS: f64 = 1.2;
+/// Losses come in runs if a dependence on the packet before makes them this much more likely, nats. Chance: by
+/// Wilks' theorem, one in a hundred thousand series of independent losses.
+pub const RUNS_NATS: f64 = 10.0;
 
 /// A silence is longer than three round trips and than this, seconds: Linux retransmits after 0.2 s at the
 /// earliest, and again after twice that (RFC 6298). Physics.

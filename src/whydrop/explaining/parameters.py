@@ -13,6 +13,10 @@ def _packets(value: float) -> str:
     return plural(value, "packet")
 
 
+def _mean_packets(value: float) -> str:
+    return f"{significant(value)} packets"
+
+
 _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "rate_bps": ("rate", rate),
     "peak_rate_bps": ("peak rate", rate),
@@ -32,6 +36,7 @@ _PARAMETERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "threshold_s": ("lower threshold", duration),
     "loss_rate": ("loss rate", percent),
     "loss_probability": ("loss probability", percent),
+    "mean_burst_packets": ("mean run of losses", _mean_packets),
     "window_bytes": ("window", size),
     "rtt_s": ("round-trip time", duration),
     "base_rtt_s": ("round-trip time without load", duration),

@@ -8,6 +8,7 @@
 
 mod answers;
 pub mod aqm;
+mod bursty_loss;
 mod capture_loss;
 mod hypothesis;
 mod law_followed;
@@ -33,6 +34,7 @@ const HYPOTHESES: &[&dyn Hypothesis] = &[
     &queue::FullQueue,
     &aqm::Managed,
     &random_loss::RandomLoss,
+    &bursty_loss::BurstyLoss,
     &outage::Outage,
     &shaper::Shaper,
     &reordering::Reordering,

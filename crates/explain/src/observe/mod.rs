@@ -18,6 +18,7 @@
 //! | `before_capture`, `arrivals` | what arrivals show of the path before the capture point |
 //! | `datagram_share` | datagrams that take a share of a group's capacity |
 //! | `standing` | queues that stand for long without a drop |
+//! | `runs` | runs of lost packets |
 //! | `silence` | the time in which nothing passed |
 //! | `stated` | facts that several causes state |
 //! | `laws`, `laws_replayed` | the laws of queue management that drops and marks may follow |
@@ -39,6 +40,7 @@ mod line;
 pub mod observation;
 mod one_capture;
 pub mod replay_check;
+mod runs;
 mod senders_line;
 mod silence;
 mod standing;
@@ -62,6 +64,7 @@ pub use laws::Laws;
 pub use laws_replayed::{laws_of_group, laws_of_hop};
 pub use observation::Observation;
 pub use one_capture::{measure_before, measure_behind};
+pub use runs::Runs;
 pub use silence::{share_in_silence, silence};
 pub use standing::stood_s;
 pub use thinning::Thinning;

@@ -9,7 +9,7 @@ from whydrop.text.phrases import table
 
 HEADLINES = table("""
     dropped-by-policer: A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.
-    dropped-at-random: Random loss of {loss_share} explains {losses}; [link_is_full?a full link of {link_rate_bps} set
+    dropped-at-random: [mean_burst_packets?Bursty random|Random] loss of {loss_share} explains {losses}; [link_is_full?a full link of {link_rate_bps} set
         the goodput, not the loss.|the losses follow neither load nor time.]
 """)
 
@@ -52,6 +52,8 @@ EVIDENCE = table("""
     # random loss
     losses-follow-no-queue: the delay just before a loss was longer than {longer_than_share} of all delays: losses do
         not follow the queue
+    lost-in-runs: losses came in runs of {mean_run:decimal} packets on average; independent losses at the same rate
+        would come in runs of {by_chance:decimal}
     most-were-lost: {lost} of {sent|packet} were lost: random loss on a path does not take most packets
     too-few-clumps: [one_loss?1 loss is too few to call the loss random|[one_clump?all {lost|loss} came close together:
         random losses come singly|{lost|loss} in {clumps|group} are too few to call the loss random]]
@@ -162,6 +164,8 @@ ADVICE: Advice = {
         "hop's interfaces, optical power, duplex, radio:",
         "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
         "$ ip -s -s link show DEV",
+        "[mean_burst_packets?Runs of losses are typical of interference and of a radio signal that fades: compare their "
+        "times with the signal level.]",
         "[link_is_full?The link of {link_rate_bps} is full: without the losses a transfer gets no more than that.]",
         "[limited?[wide?Loss-based congestion control takes each loss for congestion. BBR depends on loss far less:|At "
         "this loss rate and a round trip of {base_rtt_s}, loss-based congestion control gets {least_bps to most_bps} "
