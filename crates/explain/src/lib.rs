@@ -12,15 +12,13 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`group`] | flows that share a path, and the trace of their packets |
-//! | [`evidence`] | measurements of a group: fitted buckets and queues, delays at losses |
-//! | [`totals`], [`replay_check`] | its counters and times, and the agreement of a replayed policer with the losses |
-//! | `senders_line` | the line on which super-segments are split |
-//! | [`judge`], `losses`, `contest`, `thresholds` | the cause that explains the measurements |
-//! | [`hop`] | the same for the hop between two captures |
-//! | `datagram_share` | datagrams that take a share of a group's capacity |
-//! | `dual_rate` | the two buckets of a policer, if one does not explain the losses |
-//! | `parameters`, `facts`, `verdict` | a judgement in numbers, as findings, and the verdict of the reducer |
+//! | `one_group`, `vantage` | the judgement of the flows to one host, and the part of the path that is judged |
+//! | [`observe`] | what captures show of a group of flows: fates, delays, fitted buckets and queues |
+//! | [`cause`], `thresholds` | the hypotheses, one file a cause, that compete for the losses |
+//! | [`limited`], `limits` | the cause of slow flows without losses |
+//! | [`hop`], `pair` | the same for the hops between two captures |
+//! | `fitted_path`, `quantities` | fitted parameters as a path, and with their intervals |
+//! | `verdict`, `ranked` | an outcome in the form of the document, and the order of the verdicts |
 //! | [`bursts`] | bursts of a measurement, judged like a hop between two captures |
 //! | `conditions`, `failures`, `endings` | causes proved by themselves, connections that failed, and endings of the others |
 //! | `requests` | requests that waited, and for how long |
