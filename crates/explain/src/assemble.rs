@@ -8,7 +8,7 @@ use whydrop_tcp::{Ecn, Endpoint, Flow, Kind, SegmentFlags, Tracked, Vantage, flo
 
 use crate::beside::{self, marks};
 use crate::conditions;
-use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo};
+use crate::document::{CaptureInfo, Document, FlowInfo, SCHEMA, TransferInfo, in_thousandths};
 use crate::error::{Judging, or_note};
 use crate::failures;
 use crate::limits;
@@ -266,7 +266,7 @@ pub(crate) fn transfer_infos(
                 goodput_bps: (lasted_s >= SHORTEST_SPAN_S)
                     .then(|| transfer.payload_bytes as f64 * 8.0 / lasted_s),
                 cause: *cause,
-                confidence: (confidence * 1000.0).round() / 1000.0,
+                confidence: in_thousandths(*confidence),
                 limits: limits::of_transfer(flow.flow.account(), number),
             });
         }

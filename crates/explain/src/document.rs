@@ -263,12 +263,17 @@ pub struct Verdict {
     pub throughput_lost: Option<ThroughputLost>,
 }
 
+/// A confidence as it is stated: in steps of a thousandth.
+pub(crate) fn in_thousandths(confidence: f64) -> f64 {
+    (confidence * 1000.0).round() / 1000.0
+}
+
 impl Verdict {
     /// The verdict of this confidence, 0 to 1, on a cause; everything else is empty.
     pub(crate) fn new(cause: Cause, confidence: f64) -> Self {
         Self {
             cause,
-            confidence: (confidence * 1000.0).round() / 1000.0,
+            confidence: in_thousandths(confidence),
             flows: Vec::new(),
             lost: 0,
             explained: 0.0,

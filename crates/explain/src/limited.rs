@@ -6,7 +6,7 @@ use whydrop_tcp::{Flow, Limiter, Vantage};
 use whydrop_verdict::{Cause, Fact, fact};
 
 use crate::cause::{Outcome, Weight};
-use crate::limits;
+use crate::limits::{self, Times};
 use crate::observe::Arrivals;
 use crate::observe::Observation;
 use crate::observe::totals::Totals;
@@ -199,11 +199,11 @@ impl Bottleneck {
     }
 
     /// The claims of each cause on the time of each limiter.
-    fn claims(&self, times_s: &[f64; 11]) -> BTreeMap<Cause, Claim> {
+    fn claims(&self, times_s: &Times) -> BTreeMap<Cause, Claim> {
         let total_s: f64 = times_s.iter().sum();
         let mut claims: BTreeMap<Cause, Claim> = BTreeMap::new();
         for (limiter, time_s) in Limiter::ALL.into_iter().zip(times_s) {
-            let share = time_s / total_s.max(1e-9);
+            let share = time_s / total_s.max(SHORTEST_TIME_S);
             let at_the_ends = limits::cause_at_the_ends(limiter)
                 .filter(|cause| !(self.few_packets && *cause == Cause::Sender));
             let standing = if self.is_queue() {
@@ -278,7 +278,7 @@ impl Bottleneck {
     }
 
     /// Judges time without losses, in seconds, in the order of [`Limiter::ALL`].
-    pub fn judge(&self, times_s: &[f64; 11]) -> Outcome {
+    pub fn judge(&self, times_s: &Times) -> Outcome {
         let mut weights = Vec::new();
         let mut background = 1.0;
         let mut claims = self.claims(times_s);
@@ -312,7 +312,7 @@ impl Bottleneck {
 
 /// Share of the time in which an application had nothing to send.
 fn own_share(totals: &Totals) -> f64 {
-    limits::idle_s(&totals.limited_s) / totals.limited_s.iter().sum::<f64>().max(1e-9)
+    limits::idle_s(&totals.limited_s) / totals.limited_s.iter().sum::<f64>().max(SHORTEST_TIME_S)
 }
 
 /// True if slow start and its aftermath are over. Without losses, marks and queueing, slow start fills any
@@ -333,7 +333,10 @@ fn is_settled(seen: &Observation) -> bool {
 /// True if a window that doubles each round trip would have carried all the data in half the time, so that
 /// another limit applies.
 fn outlasts_slow_start(totals: &Totals) -> bool {
-    let rtt_s = totals.whole_rtt_s.unwrap_or(USUAL_RTT_S).max(1e-6);
+    let rtt_s = totals
+        .whole_rtt_s
+        .unwrap_or(USUAL_RTT_S)
+        .max(SHORTEST_SPAN_S);
     let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
     let doublings = (segments / INITIAL_SEGMENTS).max(1.0).log2() + 1.0;
     let active_s = totals.limited_s.iter().sum::<f64>() * (1.0 - own_share(totals));

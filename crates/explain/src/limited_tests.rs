@@ -34,8 +34,8 @@ fn over_a_queue(standing: f64) -> Bottleneck {
 }
 
 /// Ten seconds, divided among limiters by these shares.
-fn times_s(shares: &[(Limiter, f64)]) -> [f64; 11] {
-    let mut times_s = [0.0; 11];
+fn times_s(shares: &[(Limiter, f64)]) -> Times {
+    let mut times_s = [0.0; Limiter::ALL.len()];
     for (limiter, share) in shares {
         times_s[*limiter as usize] = 10.0 * share;
     }
@@ -131,7 +131,7 @@ fn without_acknowledgments_the_confidence_is_low() {
 
 #[test]
 fn the_limiter_with_most_of_a_transfer_is_its_cause_however_short_it_was() {
-    let mut short_s = [0.0; 11];
+    let mut short_s = [0.0; Limiter::ALL.len()];
     short_s[Limiter::PeerApplication as usize] = 0.03;
     short_s[Limiter::SlowStart as usize] = 0.01;
     assert_eq!(plain().judge(&short_s).cause, Cause::PeerApplication);

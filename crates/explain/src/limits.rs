@@ -7,6 +7,9 @@ use crate::document::LimitsInfo;
 use crate::observe::group::{FlowRef, Group};
 use crate::seconds::seconds;
 
+/// Seconds by limiter, in the order of [`Limiter::ALL`].
+pub(crate) type Times = [f64; Limiter::ALL.len()];
+
 /// Most spans of a flow in a document: more than a chart is wide ...
 const MOST_SPANS: usize = 500;
 /// ... and of all flows together.
@@ -107,7 +110,7 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
 }
 
 /// The limiter with most of the time, and its share; `None` if unknown.
-pub(crate) fn largest(times: &[f64; 11]) -> Option<(Limiter, f64)> {
+pub(crate) fn largest(times: &Times) -> Option<(Limiter, f64)> {
     let total: f64 = times.iter().sum();
     let by_time = |a: &Limiter, b: &Limiter| times[*a as usize].total_cmp(&times[*b as usize]);
     let limiter = Limiter::ALL.into_iter().max_by(by_time)?;
@@ -120,10 +123,10 @@ const SHORTEST_LATE_S: f64 = 0.01;
 
 /// The time of one transfer by limiter in seconds, in the order of [`Limiter::ALL`]; all zero if unknown. A
 /// window that stays closed after the last acknowledgment counts towards the last transfer.
-pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
+pub(crate) fn times_s(flow: &Flow, number: usize) -> Times {
     let account = flow.account();
     let bounds = account.transfers.get(number);
-    let mut times_ns = bounds.map_or([0; 11], |&(from_ns, until_ns)| {
+    let mut times_ns = bounds.map_or([0; Limiter::ALL.len()], |&(from_ns, until_ns)| {
         account.times_ns(from_ns, until_ns)
     });
     if number + 1 == flow.transfers.len() {
@@ -136,8 +139,8 @@ pub(crate) fn times_s(flow: &Flow, number: usize) -> [f64; 11] {
 }
 
 /// The same for all transfers of a flow.
-pub(crate) fn times_of_flow_s(flow: &Flow) -> [f64; 11] {
-    let mut sums_s = [0.0; 11];
+pub(crate) fn times_of_flow_s(flow: &Flow) -> Times {
+    let mut sums_s = [0.0; Limiter::ALL.len()];
     for number in 0..flow.transfers.len() {
         let times_s = times_s(flow, number);
         sums_s
@@ -180,12 +183,12 @@ pub(crate) fn cause_at_the_ends(limiter: Limiter) -> Option<Cause> {
 }
 
 /// The time in which an application had nothing to send, out of times by limiter, seconds.
-pub(crate) fn idle_s(times_s: &[f64; 11]) -> f64 {
+pub(crate) fn idle_s(times_s: &Times) -> f64 {
     times_s[Limiter::Application as usize] + times_s[Limiter::PeerApplication as usize]
 }
 
 /// The share of the time with limiters that belong to this cause.
-pub(crate) fn share_at_the_ends(times: &[f64; 11], cause: Cause) -> f64 {
+pub(crate) fn share_at_the_ends(times: &Times, cause: Cause) -> f64 {
     let own = Limiter::ALL
         .iter()
         .filter(|limiter| cause_at_the_ends(**limiter) == Some(cause));

@@ -18,18 +18,10 @@ use crate::observe::{datagrams_beside, laws_of_group};
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
 use crate::tabulate;
-use crate::thresholds::FEWEST_BY_CHANCE;
+use crate::thresholds::*;
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer};
 use crate::vantage::observe_group;
 use crate::verdict::{Subject, verdict, verdict_of};
-
-/// Share of acknowledged packets missing from the capture that deserves a verdict of its own: counts of
-/// losses are wrong by as much.
-const CAPTURE_LOSS_SHARE: f64 = 1e-3;
-
-/// Share of missing data from which neither waits nor losses of the rest can be judged: every second packet,
-/// every tenth, or the result of a display filter.
-const MUCH_MISSED_SHARE: f64 = 0.4;
 
 /// The judgement of one group of flows.
 pub(crate) struct Judged {
@@ -203,7 +195,7 @@ fn on_capture_loss(group: &Group, seen: &Observation) -> Option<Ranked> {
     if missed <= 0.0 || missed <= CAPTURE_LOSS_SHARE * totals.data_packets as f64 {
         return None;
     }
-    let outcome = Outcome::new(Cause::CaptureLoss, 0.99);
+    let outcome = Outcome::new(Cause::CaptureLoss, SUREST);
     let subject = Subject {
         flows: group.names(),
         mss_bytes: group.mss_bytes(),

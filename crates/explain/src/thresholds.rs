@@ -1,9 +1,10 @@
-//! The single table of thresholds and weights for judging losses and time, each with its reason and its
-//! origin.
+//! The single table of thresholds and weights for judging losses and time. Each has its reason and, as its last
+//! word, its origin:
 //!
 //! *Physics* and *chance* follow from the given facts; *train* was chosen on random pairs and transfers of
 //! the training split of `whydrop-simulate` (and, if stated, on half of the published laboratory captures),
-//! and tested on other seeds of the validation split.
+//! and tested on other seeds of the validation split; *fitted* was fitted to transfers of the training split
+//! (`bench/calibrate.py`). A test keeps numbers without a name out of the files that judge.
 
 /// A bucket must make the losses this much more likely than chance to be considered, nats. Chance: e^20 is
 /// 5e8, which leaves room for the many rates and limits that the search tries.
@@ -37,9 +38,9 @@ pub const AT_ONCE_SHARE: f64 = 0.5;
 /// Physics.
 pub const HANDED_OVER_S: f64 = 5.5e-3;
 /// Share of the losses before the capture point that leave a gap there, as the parameters of a beta
-/// distribution: few for a queue that drops while its line is busy, most for an element that does not queue
-/// packets. Train.
+/// distribution: few if a queue drops while its line is busy. Train.
 pub const LEFT_BY_QUEUE: (u64, u64) = (1, 9);
+/// ... and most if others drop. Train.
 pub const LEFT_BY_OTHERS: (u64, u64) = (4, 1);
 /// Losses clearly leave gaps, or a line clearly closes them, if one is a thousand times more likely than the
 /// other, nats. Chance.
@@ -74,7 +75,7 @@ pub const STANDING_EXPLAINED: f64 = 0.8;
 /// Physics.
 pub const LONGEST_MANAGED_S: f64 = 0.3;
 /// ... and none lets packets wait longer than both this in seconds and a round trip: three times the target
-/// of PIE in Linux and more than ten times that of CoDel (RFC 8289) ...
+/// of PIE in Linux and more than ten times that of CoDel (RFC 8289) ... Physics.
 pub const UNMANAGED_WAIT_S: f64 = 0.06;
 /// ... for this long without a drop: ten times the interval of CoDel, six times the burst allowance of PIE.
 /// Physics.
@@ -109,9 +110,10 @@ pub const ENOUGH_EVENTS: usize = 20;
 /// ... and within a tenth of the longest delay is at the top. Train.
 pub const MOST_AT_TOP: f64 = 0.9;
 /// Losses occur at one delay if the middle three fifths of them lie within this share of it: queues hold
-/// whole packets, and the measured delay is that of the packet before.
+/// whole packets, and the measured delay is that of the packet before. Train.
 pub const ONE_DELAY_SHARE: f64 = 0.1;
 /// A relation between losses and delay that chance produces less often is real, log: one in a thousand.
+/// Chance.
 pub const CHANCE: f64 = -7.0;
 
 /// With fewer losses their pattern cannot be judged. Chance.
@@ -126,7 +128,9 @@ pub const LONGER_RUNS: f64 = 1.2;
 /// Wilks' theorem, one in a hundred thousand series of independent losses.
 pub const RUNS_NATS: f64 = 10.0;
 
-/// A silence is longer than three round trips and than this, seconds: Linux retransmits after 0.2 s at the
+/// A silence is longer than this many round trips: twice the least timer and one trip. Physics.
+pub const OUTAGE_ROUND_TRIPS: f64 = 3.0;
+/// ... and than this, seconds: Linux retransmits after 0.2 s at the
 /// earliest, and again after twice that (RFC 6298). Physics.
 pub const SHORTEST_OUTAGE_S: f64 = 0.3;
 
@@ -134,7 +138,7 @@ pub const SHORTEST_OUTAGE_S: f64 = 0.3;
 pub const SHALLOW_PACKETS: f64 = 24.0;
 /// A queue that never adds half a round trip is shallow however many packets it holds. Physics.
 pub const SHALLOW_RTT_SHARE: f64 = 0.5;
-/// Round trip of a path with an unknown one, because only one direction was captured, seconds.
+/// Round trip of a path with an unknown one, because only one direction was captured, seconds. Physics.
 pub const USUAL_RTT_S: f64 = 0.05;
 
 /// The cost of having searched for several patterns, nats: delay, time, buckets and silences. Fitted
@@ -145,21 +149,30 @@ pub const LOOKED_FOR_NATS: f64 = 2.0;
 /// likely. Fitted on transfers of the training split (`bench/calibrate.py`).
 pub const UNSEEN_NATS: f64 = 0.3;
 /// How much less likely queue management makes losses at only the longest delays than a full queue, nats.
+/// Train.
 pub const FULL_NATS: f64 = 1.0;
 /// How much less likely than a known mechanism the background makes a pattern that the mechanism predicts,
 /// nats: few paths with losses that a bucket explains, or that are related to delay or change with time, have
 /// an unlisted cause. Fitted on transfers of the training split (`bench/calibrate.py`).
 pub const BUCKET_NATS: f64 = 4.5;
+/// ... for a pattern by delay. Fitted likewise.
 pub const DELAY_NATS: f64 = 3.0;
+/// ... for a pattern by time. Fitted likewise.
 pub const TIME_NATS: f64 = 2.0;
 /// The same if the losses are unrelated to anything, however many there are: chance was correct no more often
-/// for a hundred losses than for three.
+/// for a hundred losses than for three. Fitted likewise.
 pub const CHANCE_NATS: f64 = 2.0;
-/// ... and if no delays are visible: not every cause of single drops is in the list.
+/// ... and if no delays are visible: not every cause of single drops is in the list. Fitted likewise.
 pub const UNSEEN_CHANCE_NATS: f64 = 0.8;
-/// ... except for the gaps that losses left.
+/// ... except for the gaps that losses left. Fitted likewise.
 pub const HOLES_CHANCE_NATS: f64 = 1.5;
 
+/// Nanoseconds of a second. Physics.
+pub const NS_PER_S: f64 = 1e9;
+/// Times are divided by at least the tick of captures, seconds. Physics.
+pub const SHORTEST_TIME_S: f64 = 1e-9;
+/// Headers of TCP with timestamps over IPv4: 20 + 20 + 12. Physics.
+pub const HEADERS_BYTES: f64 = 52.0;
 /// Packets within less time than this arrived together on the capture's clock, seconds, and give no rate.
 /// Physics.
 pub const SHORTEST_SPAN_S: f64 = 1e-5;
@@ -168,6 +181,7 @@ pub const SHORTEST_SPAN_S: f64 = 1e-5;
 pub const FULL_LINK_SHARE: f64 = 0.9;
 /// A queue is relevant if it delays by a tenth of the round trip and by a millisecond, seconds. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
+/// ... the latter. Train.
 pub const SHORTEST_QUEUE_S: f64 = 1e-3;
 /// A capture with less than this share of the round trip behind it is at the receiver: no queue there is
 /// relevant. Physics.
@@ -185,16 +199,17 @@ pub const MUCH_REORDERED_SHARE: f64 = 1e-2;
 /// 6928). Physics.
 pub const REPEATED_FOR_EACH: u64 = 10;
 /// Confidence in a cause shown by both facts: packets that others overtook, and that were retransmitted
-/// needlessly. The same as for a limiter with all of the time ([`ACCOUNT_NATS`]).
+/// needlessly. The same as for a limiter with all of the time ([`ACCOUNT_NATS`]). Fitted likewise.
 pub const REPEATED_CONFIDENCE: f64 = 0.97;
 /// Confidence for losses in runs before the first point that neither a bucket nor a queue caused: other
-/// causes are in no list. Chosen while looking at the training split, not fitted.
+/// causes are in no list. Train.
 pub const HOLES_CONFIDENCE: f64 = 0.6;
 /// With fewer data packets, only the amount of data to send is a limit: five initial windows. Physics.
 pub const FEWEST_PACKETS: u64 = 50;
 /// Log-odds that a cause with all of the time is correct, and the decrease for each e-fold less of the time,
 /// nats. Fitted on transfers of the training split (`bench/calibrate.py`).
 pub const ACCOUNT_NATS: f64 = 3.3;
+/// ... the latter. Fitted likewise.
 pub const SHARE_NATS: f64 = 1.5;
 /// How much more likely a cause is that packets show directly: late answers, marks, overtaking. Fitted
 /// likewise.
@@ -206,7 +221,7 @@ pub const RIVALRY: f64 = 4.0;
 /// the cause is correct. Fitted likewise, on captures before and behind the path element in equal parts:
 /// before it this is too much, behind it too little, and no capture shows which it is.
 pub const DOUBT_ODDS: f64 = 0.38;
-/// ... if the capture is the first of two, which is before more of the path.
+/// ... if the capture is the first of two, which is before more of the path. Fitted likewise.
 pub const FIRST_DOUBT_ODDS: f64 = 0.1;
 /// Log-odds that nothing limited a transfer without captured acknowledgments. Fitted likewise.
 pub const UNSEEN_TIME_NATS: f64 = 0.75;
@@ -220,3 +235,133 @@ pub const EXACT_FATES_NATS: f64 = 1.0;
 pub const LAW_NATS: f64 = 10.0;
 /// ... and this much more likely than the next family, to be named: odds of 20 to 1. Chance.
 pub const FAMILY_NATS: f64 = 3.0;
+
+// Exact fates, delays and departures between two captures
+
+/// Two rates of one element, measured in different ways, differ by less than this (log). Train.
+pub const SAME_RATES: f64 = 0.02;
+/// A bucket with exact fates removes more than this share of the uncertainty about the losses. Train.
+pub const EXACT_CERTAINTY: f64 = 0.6;
+/// ... and predicts this share of the losses. Train.
+pub const EXACT_EXPECTED: f64 = 0.8;
+/// ... with almost no correction: for each loss this many times the timestamp noise. Train.
+pub const CORRECTED_NOISE: f64 = 2.0;
+/// ... or, behind the queue, this share of a packet: the arrival of a lost packet there is known only from its
+/// neighbours. Train.
+pub const CORRECTED_PACKETS: f64 = 0.25;
+/// All arrivals are known, so a bucket that all of them pass drops exactly the lost packets. If its drops agree
+/// with the losses less than this, other traffic passes it too, and so the queue. Train.
+pub const EXACT_AGREEMENT: f64 = 0.9;
+/// Share of the packets that must have left at the rate of a queue for that to be the rate of the hop. Train.
+pub const NEARLY_ALL_SERVED: f64 = 0.9;
+/// Mean rank of the delays before losses from which losses and delays are related. Train.
+pub const RELATED_RANK: f64 = 0.7;
+/// Two buckets have four parameters and must do better than one: three quarters of the drops and of the losses
+/// agree. Train.
+pub const TWO_AGREEMENT: f64 = 0.75;
+/// ... in this many runs of losses, more than parameters. Chance.
+pub const FEWEST_RUNS_OF_TWO: usize = 5;
+/// A bucket has two parameters and must explain more runs of losses than that. Chance.
+pub const FEWEST_RUNS: usize = 3;
+/// A bucket beside a queue fills at less than this share of the rate at which the queue drains: closer rates
+/// cannot be distinguished with certainty. Train.
+pub const SLOWER_SHARE: f64 = 0.92;
+/// A rate known to within this share leaves no room for other traffic. Train.
+pub const SHARP_SHARE: f64 = 0.05;
+/// A bucket that fills lets packets pass from time to time. Share of the losses that may belong to runs longer
+/// than the time in which it fills by as much, while other traffic takes the tokens. Train.
+pub const STARVED_SHARE: f64 = 0.25;
+/// Lost packets found the queue full if all found equal contents: within this many packets ... Physics.
+pub const FULL_PACKETS: f64 = 2.0;
+/// ... or this share of them. Train.
+pub const FULL_SHARE: f64 = 0.05;
+/// ... if nearly all other packets found less (if most are lost, most find it full). Train.
+pub const FULL_RANK: f64 = 0.9;
+/// ... and if it was this share of the most that any packet found: a limit in bytes lets small packets in on
+/// top. Train.
+pub const FULL_OF_MOST_SHARE: f64 = 0.8;
+/// Fewer packets in the hop are no queue. Physics.
+pub const FEWEST_QUEUED_PACKETS: f64 = 2.0;
+/// A queue is long if losses find more than this share of the packets do. Train.
+pub const LONG_QUEUE_RANK: f64 = 0.8;
+/// ... and fewer than this share of the lost packets find it empty. Train.
+pub const SELDOM_EMPTY_SHARE: f64 = 0.2;
+/// Contents at losses vary if fewer than this share are near their median. Train.
+pub const VARIED_SHARE: f64 = 0.4;
+/// ... of at least this many losses. Chance.
+pub const FEWEST_TO_VARY: usize = 10;
+/// Flows have queues of their own if packets overtake those of other flows this many times as often as those of
+/// their own. Train.
+pub const SELDOM_WITHIN: usize = 10;
+/// ... and once in at most this many opportunities. Train.
+pub const SELDOM_BETWEEN: usize = 20;
+/// Standard deviations from which losses are related to the contents of the queue: one in three million, divided
+/// among several mechanisms that are tried. Chance.
+pub const RELATED_DEVIATIONS: f64 = 5.0;
+/// Share of lost packets that must have found nothing queued for the hop to be empty. Train.
+pub const FOUND_NOTHING_SHARE: f64 = 0.9;
+/// The best bucket is none if it is wrong by more than this share of a packet for each loss, which must also
+/// exceed the timestamp noise. Train.
+pub const MISFIT_PACKETS: f64 = 0.25;
+/// A model locates single losses if it drops this share of them. Train.
+pub const PLACED_SHARE: f64 = 0.6;
+/// ... or a neighbour this many packets away: if two arrive together, nanoseconds decide which of them finds no
+/// room. Physics.
+pub const NEIGHBOURS_PACKETS: usize = 1;
+
+// One bucket or two, in one capture
+
+/// Losses that a bucket may have room for although it drops alone, because of errors in the inferred fates. Train.
+pub const MISTAKEN_LOSSES: u32 = 3;
+/// ... and the same as a share. Train.
+pub const MISTAKEN_SHARE: f64 = 0.01;
+/// A bucket that drops alone removes more than this share of the uncertainty about the losses. Train.
+pub const ALONE_CERTAINTY: f64 = 0.85;
+/// Two buckets must leave less than this share of the uncertainty about the losses that one leaves. If a queue
+/// before the bucket, or packets missing from the capture, make one misfit, two need fewer corrections but
+/// separate no better. Train.
+pub const LEFT_BY_TWO: f64 = 0.75;
+/// Nats below which it is no chance that delays before losses are longer than others: one in a hundred. Chance.
+pub const LONGER_BY_CHANCE: f64 = -4.6;
+
+// Limits of queues
+
+/// A queue that explains this share of the spread of the delays gives a rate, and is stated. Train.
+pub const DELAY_RELATED: f64 = 0.3;
+/// A larger packet is a super-segment, unless most packets are as large, bytes. Physics.
+pub const ETHERNET_BYTES: f64 = 1_500.0;
+/// A limit derived from losses includes the packet that is not admitted and half of the one in service, of which
+/// most queues count a part. Physics.
+pub const NOT_ADMITTED_PACKETS: f64 = 0.75;
+/// Captures that lack more than the rest of this share of the packets do not show how many were queued. Physics.
+pub const LEAST_CAPTURED_SHARE: f64 = 0.1;
+
+// Captures that lack packets
+
+/// Share of acknowledged packets missing from a capture that deserves a verdict of its own: counts of losses are
+/// wrong by as much. Train.
+pub const CAPTURE_LOSS_SHARE: f64 = 1e-3;
+/// Share of missing data from which neither waits nor losses of the rest can be judged: every second packet,
+/// every tenth, or the result of a display filter. Physics.
+pub const MUCH_MISSED_SHARE: f64 = 0.4;
+/// Share of the time without data in flight that is stated. Train.
+pub const STATED_IDLE_SHARE: f64 = 0.01;
+
+// Confidences
+
+/// The surest statement about a mechanism, and about what captures show without doubt. Train.
+pub const SUREST: f64 = 0.99;
+/// Drops that follow a law of queue management, between two captures. Fitted.
+pub const LAWFUL_CONFIDENCE: f64 = 0.95;
+/// ... and drops of a queue with room, if flows overtake each other in it. Fitted.
+pub const ISOLATES_CONFIDENCE: f64 = 0.65;
+/// Losses in runs, in an empty hop, that no bucket explains. Train.
+pub const ON_EMPTY_CONFIDENCE: f64 = 0.6;
+/// At most, in a bucket beside a queue. Train.
+pub const SUREST_BESIDE_QUEUE: f64 = 0.95;
+/// At most, in two buckets. Train.
+pub const SUREST_OF_TWO: f64 = 0.97;
+/// At least, in a queue that all lost packets found full. Train.
+pub const UNSUREST_WHEN_FULL: f64 = 0.6;
+/// In `unknown`, if there is nothing to weigh. Chance.
+pub const NO_EVIDENCE_CONFIDENCE: f64 = 0.5;

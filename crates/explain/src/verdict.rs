@@ -7,7 +7,7 @@ use crate::cause::{Description, Outcome, Parameters, describe};
 use crate::document::{Against, ThroughputLost, Verdict};
 use crate::fitted_path::fitted_element;
 use crate::observe::Observation;
-use crate::thresholds::SHORTEST_SPAN_S;
+use crate::thresholds::{HEADERS_BYTES, SHORTEST_SPAN_S};
 
 /// Where a verdict applies, and what is stated besides.
 #[derive(Debug, Clone, Default)]
@@ -165,7 +165,7 @@ fn throughput_lost(
         _ => return None,
     };
     let available = parameters.get(name)?.value;
-    let payload_share = mss_bytes / (mss_bytes + 52.0);
+    let payload_share = mss_bytes / (mss_bytes + HEADERS_BYTES);
     let lost = available * payload_share - goodput_bps;
     (lost > 0.0 && goodput_bps > 0.0).then(|| ThroughputLost {
         bps: lost,

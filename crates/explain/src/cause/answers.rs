@@ -6,6 +6,7 @@ use whydrop_verdict::{Cause, Fact};
 use super::{Description, Hypothesis};
 use crate::limits;
 use crate::observe::Observation;
+use crate::thresholds::SHORTEST_TIME_S;
 
 pub struct Answers;
 
@@ -30,7 +31,7 @@ impl Hypothesis for Answers {
 pub fn limited(limiter: Limiter, code: &'static str, seen: &Observation) -> Fact {
     let limited_s = seen.totals.limited_s;
     let own_s = limited_s[limiter as usize];
-    let share = own_s / limited_s.iter().sum::<f64>().max(1e-9);
+    let share = own_s / limited_s.iter().sum::<f64>().max(SHORTEST_TIME_S);
     Fact::new(code)
         .with("limited_s", own_s)
         .with("limited_share", share)

@@ -4,7 +4,7 @@ mod family;
 
 use whydrop_verdict::{Cause, Fact, fact};
 
-use super::law_followed::{LAWFUL, drops_early, law_followed};
+use super::law_followed::{drops_early, law_followed};
 use super::policer::beside_queue;
 use super::queue::{self, queue_facts};
 use super::random_loss::may_be_single;
@@ -135,7 +135,7 @@ pub fn is_open(seen: &Observation, outcome: &Outcome) -> bool {
         Cause::Aqm => true,
         Cause::Policer | Cause::Outage => false,
         Cause::Unknown => seen.totals.lost > 0,
-        _ => seen.totals.lost > 0 && outcome.confidence < LAWFUL,
+        _ => seen.totals.lost > 0 && outcome.confidence < LAWFUL_CONFIDENCE,
     }
 }
 

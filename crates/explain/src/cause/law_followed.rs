@@ -3,7 +3,7 @@
 use whydrop_verdict::log_odds;
 
 use crate::observe::{Exact, Observation};
-use crate::thresholds::CHANCE;
+use crate::thresholds::*;
 
 /// Drops of a queue that is not full, as a pattern.
 pub struct LawFollowed {
@@ -12,14 +12,6 @@ pub struct LawFollowed {
     /// Price of the same pattern without queue management, nats.
     pub price: f64,
 }
-
-/// Confidence from drops that follow a law, between two captures. Fitted on transfers of the training split.
-pub const LAWFUL: f64 = 0.95;
-/// ... and from drops of a queue with room, if flows overtake each other in it.
-const ISOLATES: f64 = 0.65;
-/// Standard deviations from which losses are related to the queue: one chance in three million, divided among
-/// several mechanisms that are tried.
-const RELATED_DEVIATIONS: f64 = 5.0;
 
 /// The law that the drops follow, if the laws were measured and it predicts them far better than anything
 /// else; between two captures also drops that depend on the backlog of a queue with room.
@@ -30,7 +22,7 @@ pub fn law_followed(seen: &Observation) -> Option<LawFollowed> {
         price: log_odds(confidence) + seen.exact_nats(),
     };
     if laws.are_followed() {
-        return Some(followed(laws.best_nats(), LAWFUL));
+        return Some(followed(laws.best_nats(), LAWFUL_CONFIDENCE));
     }
     let exact = seen.exact.as_ref()?;
     exact.departures.as_ref()?;
@@ -38,9 +30,9 @@ pub fn law_followed(seen: &Observation) -> Option<LawFollowed> {
     // log-likelihood ratio of a normal distribution
     let nats = deviations * deviations / 2.0;
     match (deviations > RELATED_DEVIATIONS, overtakes_with_room(exact)) {
-        (true, true) => Some(followed(nats, LAWFUL)),
-        (true, false) => Some(followed(nats, ISOLATES)),
-        (false, true) => Some(followed(-CHANCE, ISOLATES)),
+        (true, true) => Some(followed(nats, LAWFUL_CONFIDENCE)),
+        (true, false) => Some(followed(nats, ISOLATES_CONFIDENCE)),
+        (false, true) => Some(followed(-CHANCE, ISOLATES_CONFIDENCE)),
         (false, false) => None,
     }
 }

@@ -157,9 +157,9 @@ fn shown_exactly(seen: &Observation) -> Option<f64> {
         return None;
     }
     if let Some((fit, _)) = beside_queue(seen, exact) {
-        return Some(fit.certainty().clamp(0.5, 0.95));
+        return Some(fit.certainty().clamp(0.5, SUREST_BESIDE_QUEUE));
     }
-    two_buckets_drop(seen, exact).map(|agreement| agreement.clamp(0.5, 0.97))
+    two_buckets_drop(seen, exact).map(|agreement| agreement.clamp(0.5, SUREST_OF_TWO))
 }
 
 /// The reason that rules out the bucket that was fitted to the losses.
@@ -259,7 +259,7 @@ fn delays_contradict(fit: &BucketFit, seen: &Observation) -> bool {
 fn within_reach(fit: &BucketFit, seen: &Observation) -> bool {
     let trace = &seen.group_trace.trace;
     let sent_s = trace.duration_s().min(seen.totals.union_busy_s);
-    fit.rate_bps.value < OUT_OF_REACH * trace.passed_bytes * 8.0 / sent_s.max(1e-9)
+    fit.rate_bps.value < OUT_OF_REACH * trace.passed_bytes * 8.0 / sent_s.max(SHORTEST_TIME_S)
 }
 
 /// The rate in bit/s of the path's own queue, if the bucket fills faster than it drains: the bucket would

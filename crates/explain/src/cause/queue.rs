@@ -115,7 +115,10 @@ fn parameters(seen: &Observation) -> Parameters {
 
 /// The facts that delays show of a queue that drops.
 pub fn queue_facts(seen: &Observation) -> Vec<Fact> {
-    let overflow = seen.bucket.as_ref().filter(|fit| fit.certainty() > 0.3);
+    let overflow = seen
+        .bucket
+        .as_ref()
+        .filter(|fit| fit.certainty() > WEAK_CERTAINTY);
     let facts = [
         seen.at_loss.as_ref().map(|at_loss| {
             fact!(
@@ -269,6 +272,6 @@ fn early_drop_reason(at_loss: &DelayAtLoss) -> Fact {
 /// mechanism.
 pub fn superseded_acknowledgments(seen: &Observation) -> Option<Weight> {
     let thinning = seen.exact.as_ref()?.thinning.as_ref()?;
-    let confidence = thinning.agreement().clamp(0.5, 0.99);
+    let confidence = thinning.agreement().clamp(0.5, SUREST);
     Some(Weight::shown(Cause::ShallowQueue, confidence))
 }

@@ -42,14 +42,6 @@ impl Hypothesis for RandomLoss {
     }
 }
 
-/// Confidence for losses in runs, in an empty hop, that no bucket explains.
-const ON_EMPTY_CONFIDENCE: f64 = 0.6;
-/// Share of lost packets that must have found nothing queued ...
-const FOUND_NOTHING: f64 = 0.9;
-/// ... and least error of the best bucket as a share of a packet for each loss, which must also exceed the
-/// timestamp noise.
-const WRONG_BY: f64 = 0.25;
-
 fn weigh(seen: &Observation, patterns: &Patterns) -> Vec<Weight> {
     let nats = seen.holes.left_nats() - patterns.background();
     let shown = |confidence: f64| {
@@ -116,11 +108,12 @@ pub fn is_on_empty(seen: &Observation, exact: &Exact) -> bool {
     let on_empty = exact
         .backlog
         .as_ref()
-        .is_some_and(|backlog| backlog.found_empty > FOUND_NOTHING);
+        .is_some_and(|backlog| backlog.found_empty > FOUND_NOTHING_SHARE);
     let refuted = exact.bucket.as_ref().is_none_or(|fit| {
         let wrong_by = fit.agreement.corrected_bytes() / exact.passages.lost.max(1) as f64;
         let poor = fit.certainty() < NEEDED_CERTAINTY;
-        poor && wrong_by > WRONG_BY * fit.packet_bytes && wrong_by > 2.0 * exact.noise_bytes(fit)
+        poor && wrong_by > MISFIT_PACKETS * fit.packet_bytes
+            && wrong_by > 2.0 * exact.noise_bytes(fit)
     });
     again
         && on_empty

@@ -5,6 +5,7 @@ use whydrop_verdict::{Cause, fact};
 use super::{Description, Hypothesis};
 use crate::limits;
 use crate::observe::Observation;
+use crate::thresholds::SHORTEST_TIME_S;
 
 pub struct ReceiverWindow;
 
@@ -20,7 +21,7 @@ impl Hypothesis for ReceiverWindow {
             "held-by-window",
             window_share = totals.window_share(),
             closed_s = totals.window_closed_s,
-            closed_share = totals.window_closed_s / limited_s.max(1e-9),
+            closed_share = totals.window_closed_s / limited_s.max(SHORTEST_TIME_S),
             lost_besides = totals.lost_besides
         );
         let full = fact!(

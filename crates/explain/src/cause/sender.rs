@@ -7,6 +7,7 @@ use super::answers::limited;
 use super::{Description, Hypothesis};
 use crate::limits;
 use crate::observe::Observation;
+use crate::thresholds::STATED_IDLE_SHARE;
 
 pub struct Sender;
 
@@ -57,6 +58,6 @@ fn facts(seen: &Observation) -> Vec<Fact> {
         lost_besides = totals.lost_besides,
         window_share = window_share
     );
-    let idle = (idle_share > 0.01).then(|| fact!("idle", idle_share = idle_share));
+    let idle = (idle_share > STATED_IDLE_SHARE).then(|| fact!("idle", idle_share = idle_share));
     [in_flight].into_iter().chain(idle).collect()
 }

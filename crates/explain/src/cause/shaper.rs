@@ -6,7 +6,7 @@ use whydrop_verdict::{Cause, Fact, Quantity, fact};
 use super::{Description, Hypothesis, Parameters};
 use crate::observe::{ByteBasis, Exact, Observation};
 use crate::quantities::{drain_rate, drain_rate_between};
-use crate::thresholds::{DELAY_EXPLAINED, STANDING_EXPLAINED};
+use crate::thresholds::*;
 
 pub struct Shaper;
 
@@ -98,9 +98,6 @@ fn shaper_burst(seen: &Observation) -> Option<Quantity> {
     })
 }
 
-/// Rates of one queue, from delays and from departures, agree to within a few per cent.
-const ALIKE_RATES: f64 = 0.02;
-
 /// True if packets are released several at a time, at the line's rate or on a tick: then the times between
 /// departures do not show the rate, but the delays do.
 fn releases_in_ticks(seen: &Observation, exact: &Exact) -> bool {
@@ -108,13 +105,15 @@ fn releases_in_ticks(seen: &Observation, exact: &Exact) -> bool {
         return false;
     };
     let apart = (departures.rate_bps.value / drain.rate_bps).ln().abs();
-    drain.explained > STANDING_EXPLAINED && apart > ALIKE_RATES
+    drain.explained > STANDING_EXPLAINED && apart > SAME_RATES
 }
 
 /// Raises a rate derived from delays by the packets that the captures lack: they were queued too, and delayed
 /// others.
 fn raise_by_missed(rate: &mut Quantity, missed_share: f64) {
-    rate.high = rate.high.map(|high| high / (1.0 - missed_share).max(0.1));
+    rate.high = rate
+        .high
+        .map(|high| high / (1.0 - missed_share).max(LEAST_CAPTURED_SHARE));
 }
 
 /// From two captures. Given a rate from departures, the delays show the bytes that passed before queueing

@@ -7,9 +7,10 @@ use super::Hop;
 use super::models::{Replay, replay_over};
 use crate::cause::policer::dropping_bucket;
 use crate::cause::{Outcome, describe};
-use crate::document::Verdict;
+use crate::document::{Verdict, in_thousandths};
 use crate::fitted_path::{fifo, fitted_element};
 use crate::observe::{Exact, Observation};
+use crate::thresholds::SUREST;
 use crate::verdict::{Subject, verdict_of};
 
 /// A replayed mechanism, and the evidence against it (none for the winner).
@@ -81,7 +82,7 @@ fn borne_out(winner: Option<&Replayed>) -> f64 {
         .filter(|winner| winner.why.is_none() && winner.replay.lost > 2)
         .map_or(0.0, |winner| {
             let agree = winner.replay.agreement();
-            (agree.min(0.99) * 1000.0).round() / 1000.0
+            in_thousandths(agree.min(SUREST))
         })
 }
 
@@ -121,7 +122,7 @@ fn winner(cause: Cause, hop: &Hop, value: &impl Fn(&str) -> Option<f64>) -> Opti
             fitted_element(cause, &or_measured)
         }
         Cause::Shaper => {
-            let least_bytes = hop.packet_bytes() + 100.0;
+            let least_bytes = hop.packet_bytes() + LOWER_HEADERS_BYTES;
             let with_room = |name: &str| match name {
                 "burst_bytes" => Some(value(name).unwrap_or(0.0).max(least_bytes)),
                 _ => value(name),
@@ -150,11 +151,9 @@ fn best_variant(hop: &Hop, element: ElementSpec, value: &impl Fn(&str) -> Option
     else {
         return only(element);
     };
-    let long = hop.passages.len() > MOST_VARIED;
-    let rates: &[f64] = if long {
-        &[1.0]
-    } else {
-        &[1.0, 0.995, 0.9975, 1.0025, 1.005]
+    let rates = match hop.passages.len() > MOST_VARIED {
+        true => &VARIED_RATES[..1],
+        false => &VARIED_RATES,
     };
     let mut variants = Vec::new();
     for (limit_packets, limit_bytes) in
@@ -192,8 +191,12 @@ fn best_variant(hop: &Hop, element: ElementSpec, value: &impl Fn(&str) -> Option
     )
 }
 
+/// Factors of the measured rate that are replayed, the rate itself first: the last per cent is open.
+const VARIED_RATES: [f64; 5] = [1.0, 0.995, 0.9975, 1.0025, 1.005];
 /// Longer captures are replayed in one variant only.
 const MOST_VARIED: usize = 300_000;
+/// A bucket smaller than a packet with the headers below IP lets nothing through.
+const LOWER_HEADERS_BYTES: f64 = 100.0;
 
 /// The mechanisms that competed, each with its best parameters, the strongest first.
 fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {

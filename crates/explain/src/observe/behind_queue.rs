@@ -3,7 +3,7 @@
 use super::buckets::{EXACT, refine};
 use super::replay_check::ReplayCheck;
 use crate::hop::models::bucket_over;
-use crate::thresholds::SMALLEST_BUCKET_PACKETS;
+use crate::thresholds::*;
 use whydrop_path::Arrival;
 use whydrop_path::fit::passage::{Departures, Passages};
 use whydrop_path::fit::{Agreement, BucketFit, Trace, TracePacket, fit_bucket};
@@ -21,7 +21,7 @@ impl BehindQueue {
     pub fn holding(mut self, before: Option<&BucketFit>) -> Self {
         let alike = |before: &&BucketFit| {
             let apart = (before.rate_bps.value / self.fit.rate_bps.value).ln().abs();
-            apart < ALIKE_RATES && before.certainty() > SUITING
+            apart < SAME_RATES && before.certainty() > EXACT_CERTAINTY
         };
         if let Some(before) = before.filter(alike) {
             self.fit.rate_bps = self.fit.rate_bps.holding(before.rate_bps);
@@ -31,10 +31,6 @@ impl BehindQueue {
     }
 }
 
-/// The rates of one bucket, found before and behind a queue, differ by less.
-const ALIKE_RATES: f64 = 0.02;
-/// A suitable bucket removes more than this share of the uncertainty about the losses.
-const SUITING: f64 = 0.6;
 /// Share of the losses that the bucket must explain.
 const NEEDED_SHARE: f64 = 0.7;
 
@@ -94,7 +90,7 @@ pub fn bucket_behind_queue(
     let known = known.fold(fit.independent_log_likelihood, f64::max);
     let better = score(&fit.agreement) > known + BEHIND_GAIN;
     let suits = better
-        && fit.certainty() > SUITING
+        && fit.certainty() > EXACT_CERTAINTY
         && expected > NEEDED_SHARE * passages.lost as f64
         && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes;
     // a bucket that fills as fast as the queue drains would never be empty behind it

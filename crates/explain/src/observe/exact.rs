@@ -9,10 +9,11 @@ use whydrop_verdict::{Fact, fact};
 use super::behind_queue::BehindQueue;
 use super::buckets::{TwoBuckets, noise_bytes};
 use super::byte_basis::ByteBasis;
-use super::full_queue::{FEWEST_INSIDE, FULL_OF_MOST, full_queue};
+use super::full_queue::full_queue;
 use super::replay_check::ReplayCheck;
 use super::thinning::Thinning;
 use crate::hop::models::bucket_replayed;
+use crate::thresholds::*;
 
 /// Exact measurements of one hop in one direction.
 #[derive(Debug)]
@@ -52,9 +53,6 @@ pub struct BucketReplay {
     pub hits: usize,
     pub lost: usize,
 }
-
-/// One in this many opportunities to overtake.
-const SELDOM: usize = 20;
 
 impl Exact {
     /// Longest delay of a packet that was not queued, seconds: half of the noise.
@@ -127,13 +125,16 @@ impl Exact {
             let misfits = backlog.misfits_packets.min(backlog.misfits_bytes) as f64;
             1.0 - misfits / (misfits + backlog.losses as f64)
         };
-        self.backlog.as_ref().map_or(0.0, share).clamp(0.6, 0.99)
+        self.backlog
+            .as_ref()
+            .map_or(0.0, share)
+            .clamp(UNSUREST_WHEN_FULL, SUREST)
     }
 
     /// True if lost packets found clearly less queued than the most that others found.
     pub fn drops_with_room(&self) -> bool {
         self.backlog.as_ref().is_some_and(|backlog| {
-            backlog.packets.value < FULL_OF_MOST * backlog.most_passed_packets
+            backlog.packets.value < FULL_OF_MOST_SHARE * backlog.most_passed_packets
         })
     }
 
@@ -147,7 +148,9 @@ impl Exact {
     /// others vary.
     pub fn fullness_varies(&self) -> bool {
         let backlog = self.backlog.as_ref().filter(|_| self.sees_all());
-        backlog.is_some_and(|backlog| backlog.losses >= 10 && backlog.near_median < 0.4)
+        backlog.is_some_and(|backlog| {
+            backlog.losses >= FEWEST_TO_VARY && backlog.near_median < VARIED_SHARE
+        })
     }
 
     /// True if lost packets found a queue, however short. No law drops while less than a packet is queued
@@ -162,9 +165,9 @@ impl Exact {
     pub fn has_a_long_queue(&self) -> bool {
         self.backlog.as_ref().is_some_and(|backlog| {
             // half of the packets wait less than this
-            backlog.mean_rank > 0.8
-                && backlog.found_empty < 0.2
-                && backlog.packets.value >= 2.0 * FEWEST_INSIDE
+            backlog.mean_rank > LONG_QUEUE_RANK
+                && backlog.found_empty < SELDOM_EMPTY_SHARE
+                && backlog.packets.value >= 2.0 * FEWEST_QUEUED_PACKETS
         })
     }
 
@@ -214,7 +217,7 @@ impl Exact {
     pub fn flows_are_apart(&self) -> bool {
         let overtaking = self.overtaking;
         overtaking.between_flows > 0
-            && overtaking.within_flows * 10 <= overtaking.between_flows
-            && overtaking.between_flows * SELDOM >= overtaking.chances
+            && overtaking.within_flows * SELDOM_WITHIN <= overtaking.between_flows
+            && overtaking.between_flows * SELDOM_BETWEEN >= overtaking.chances
     }
 }

@@ -12,7 +12,7 @@ use super::group::GroupTrace;
 use super::laws::Laws;
 use super::replay_check::ReplayCheck;
 use super::totals::Totals;
-use crate::thresholds::{DELAY_EXPLAINED, FULL_LINK_SHARE};
+use crate::thresholds::*;
 
 /// All measurements of the packets of a group of flows on one part of a path.
 #[derive(Debug)]
@@ -84,12 +84,12 @@ impl Observation {
         if let Some(fit) = self
             .bucket
             .as_ref()
-            .filter(|fit| fit.certainty() > NEEDED_LOSS_SHARE)
+            .filter(|fit| fit.certainty() > NEEDED_CERTAINTY)
         {
             return fit.rate_bps;
         }
         let arrived_bps =
-            self.totals.payload_bytes as f64 * 8.0 / self.totals.union_busy_s.max(1e-9);
+            self.totals.payload_bytes as f64 * 8.0 / self.totals.union_busy_s.max(SHORTEST_TIME_S);
         Interval {
             value: arrived_bps,
             low: Some(arrived_bps),
@@ -116,7 +116,7 @@ impl Observation {
     pub fn queue_rate_is_seen(&self) -> bool {
         self.drain
             .as_ref()
-            .is_some_and(|drain| drain.explained > NEEDED_DELAY_SHARE)
+            .is_some_and(|drain| drain.explained > DELAY_RELATED)
     }
 
     /// The link that a queue reveals behind the capture point, and the share of the flows' time in which it
@@ -163,8 +163,3 @@ pub struct MostCounted {
     pub own: f64,
     pub with_beside: f64,
 }
-
-/// Share of the spread of the delays that a queue must explain for its rate to be used ...
-const NEEDED_DELAY_SHARE: f64 = 0.3;
-/// ... and share of the uncertainty about losses that a bucket must remove.
-pub(crate) const NEEDED_LOSS_SHARE: f64 = 0.45;

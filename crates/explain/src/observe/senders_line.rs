@@ -5,10 +5,10 @@ use whydrop_path::fit::{
 };
 
 use super::group::{Group, GroupTrace, line_rate_bps};
-use super::observation::NEEDED_LOSS_SHARE;
+use crate::thresholds::NEEDED_CERTAINTY;
 
 /// A trace as it leaves the line behind the capture point, if there is one, and the fits to it.
-pub struct Placed {
+pub struct ThroughLine {
     pub group_trace: GroupTrace,
     pub bucket: Option<BucketFit>,
     pub drain: Option<DrainFit>,
@@ -49,7 +49,7 @@ pub fn place_behind_line(
     plain: GroupTrace,
     slowest_line_bps: Option<f64>,
     base_rtt_s: Option<f64>,
-) -> Placed {
+) -> ThroughLine {
     if let Some(slowest_bps) = slowest_line_bps {
         return behind_line_of_super_segments(plain, slowest_bps, base_rtt_s);
     }
@@ -70,7 +70,7 @@ pub fn place_behind_line(
                 origins: plain.origins,
             };
             let drain = drain_fit(&group_trace, base_rtt_s);
-            return Placed {
+            return ThroughLine {
                 group_trace,
                 bucket,
                 drain,
@@ -79,7 +79,7 @@ pub fn place_behind_line(
         }
     }
     let bucket = found.map(|found| found.complete(&plain.trace));
-    Placed {
+    ThroughLine {
         group_trace: plain,
         bucket,
         drain,
@@ -101,7 +101,7 @@ fn behind_line_of_super_segments(
     plain: GroupTrace,
     slowest_bps: f64,
     base_rtt_s: Option<f64>,
-) -> Placed {
+) -> ThroughLine {
     let score = |found: &Option<Found>| found.as_ref().map_or(f64::MIN, Found::score);
     let (mut line_bps, mut trace) = (slowest_bps, plain.trace.through_line(slowest_bps));
     let mut found = search_bucket(&trace, None);
@@ -129,7 +129,7 @@ fn behind_line_of_super_segments(
     }
     if is_refuted(&plain.trace, &trace, line_bps) {
         let fast = plain.trace.through_line(slowest_bps * FAST_LINE);
-        let is_good = |found: &Found| found.left_open() < 1.0 - NEEDED_LOSS_SHARE;
+        let is_good = |found: &Found| found.left_open() < 1.0 - NEEDED_CERTAINTY;
         if !found.as_ref().is_some_and(is_good) {
             found = search_bucket(&fast, None);
             (line_bps, trace) = (slowest_bps * FAST_LINE, fast);
@@ -147,7 +147,7 @@ fn behind_line_of_super_segments(
         .into_iter()
         .chain(of_line.flatten());
     let drain = drain.max_by(|a, b| explained(a).total_cmp(&explained(b)));
-    Placed {
+    ThroughLine {
         group_trace,
         bucket,
         drain,

@@ -3,13 +3,14 @@
 use whydrop_path::fit::{Seen, Silence};
 
 use super::observation::Observation;
-use crate::thresholds::{FEWEST_LOSSES, SHORTEST_OUTAGE_S, USUAL_RTT_S};
+use crate::thresholds::*;
 
 /// The time in which nothing passed, if it is too long for a burst of losses: the sender's timer expired in
 /// it, and the retransmission was lost too.
 pub fn silence(seen: &Observation) -> Option<Silence> {
     let silence = seen.pattern?.silence;
-    let longest_burst_s = (3.0 * seen.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
+    let longest_burst_s =
+        (OUTAGE_ROUND_TRIPS * seen.base_rtt_s.unwrap_or(USUAL_RTT_S)).max(SHORTEST_OUTAGE_S);
     let is_long = silence.until_s - silence.from_s > longest_burst_s;
     let lost = silence.lost as u64;
     (is_long && lost >= FEWEST_LOSSES && has_ended(&silence, seen)).then_some(silence)

@@ -3,10 +3,7 @@
 use whydrop_verdict::{Cause, Fact, fact};
 
 use super::observation::Observation;
-use crate::thresholds::NEEDED_GAIN;
-
-/// A queue that explains this share of the spread of the delays is stated.
-const STATED_SHARE: f64 = 0.3;
+use crate::thresholds::*;
 
 impl Observation {
     /// Share of the flows' active time with data in flight, 0 to 1.
@@ -36,7 +33,7 @@ impl Observation {
 
     /// The rate at which a queue drains, from the delays.
     pub fn queue_drains(&self) -> Option<Fact> {
-        let explains = |drain: &&whydrop_path::fit::DrainFit| drain.explained > STATED_SHARE;
+        let explains = |drain: &&whydrop_path::fit::DrainFit| drain.explained > DELAY_RELATED;
         let drain = self.drain.as_ref().filter(explains)?;
         Some(fact!(
             "queue-drains",

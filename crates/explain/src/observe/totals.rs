@@ -4,7 +4,7 @@ use whydrop_tcp::{Ecn, Flow, Kind, Limiter, Segment, SegmentFlags, Transfer, Van
 use whydrop_verdict::Cause;
 
 use super::group::{FlowRef, Group, wait_back_ns};
-use crate::limits;
+use crate::limits::{self, Times};
 
 /// Counters of the group's flows, summed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -67,7 +67,7 @@ pub struct Totals {
     /// Largest payload of a packet.
     pub mss_bytes: u32,
     /// Time of transfers by limiter, in the order of [`Limiter::ALL`].
-    pub limited_s: [f64; 11],
+    pub limited_s: Times,
     /// Time within that for which acknowledgments were delayed although nothing needed the delay.
     pub needless_delay_s: f64,
     /// The longest time of a transfer with data in flight, seconds.

@@ -9,7 +9,7 @@ use super::datagram_share::DatagramsBeside;
 use super::group::GroupTrace;
 use super::observation::Observation;
 use super::replay_check::ReplayCheck;
-use super::senders_line::{Placed, place_behind_line};
+use super::senders_line::{ThroughLine, place_behind_line};
 use super::totals::Totals;
 
 /// Measures packets with known fates and delays. `slowest_line_bps` is the lowest rate at which
@@ -20,7 +20,7 @@ pub fn measure_trace(
     totals: Totals,
     base_rtt_s: Option<f64>,
 ) -> Observation {
-    let Placed {
+    let ThroughLine {
         group_trace,
         bucket,
         drain,

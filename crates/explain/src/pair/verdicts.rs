@@ -21,7 +21,7 @@ use crate::error::without_verdict;
 use crate::hop::models::Modelled;
 use crate::hop::{Replayed, hop_verdict};
 use crate::limited::Bottleneck;
-use crate::limits;
+use crate::limits::{self, Times};
 use crate::observe::group::Group;
 use crate::observe::totals::{Totals, base_rtt_s, totals};
 use crate::observe::{Exact, HopInput, Observation, laws_of_hop, measure_hop, measure_trace};
@@ -29,9 +29,7 @@ use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::Ranked;
 use crate::tables::ModelTable;
-use crate::thresholds::{
-    FEWEST_BY_CHANCE, FEWEST_LOSSES, REORDERED_SHARE, REPEATED_CONFIDENCE, REPEATED_FOR_EACH,
-};
+use crate::thresholds::*;
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer, lost};
 use crate::vantage::observe_group;
 use crate::verdict::{Subject, verdict};
@@ -149,9 +147,10 @@ fn judge(
         return (ranked, alone.transfers.into_iter().collect());
     }
     let of_losses = ranked.iter().max_by_key(|one| one.verdict.lost);
-    let of_losses = of_losses.map_or(Outcome::new(Cause::Unknown, UNSEEN_CONFIDENCE), |one| {
-        Outcome::new(cause_of(one), one.verdict.confidence)
-    });
+    let of_losses = of_losses.map_or(
+        Outcome::new(Cause::Unknown, NO_EVIDENCE_CONFIDENCE),
+        |one| Outcome::new(cause_of(one), one.verdict.confidence),
+    );
     let headline = match judgement {
         // losses too few to name a cause do not limit anything for long either
         _ if doubtful => {
@@ -266,11 +265,6 @@ struct OwnLosses {
     predicted: u32,
 }
 
-/// A model locates single losses if it drops this share of them exactly ...
-const PLACES: f64 = 0.6;
-/// ... or drops a neighbour: if two arrive together, nanoseconds decide which of them finds no room.
-const NEIGHBOURS: usize = 1;
-
 /// By member; `None` if the model does not show which packets are lost.
 fn own_losses(group: &PairGroup, hop: &Exact, winner: &Replayed) -> Option<Vec<OwnLosses>> {
     let (packets, passages) = (&winner.replay.packets, &hop.passages);
@@ -281,7 +275,8 @@ fn own_losses(group: &PairGroup, hop: &Exact, winner: &Replayed) -> Option<Vec<O
         .enumerate()
         .filter(|(_, outcome)| **outcome == Seen::Lost)
     {
-        let near = index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(packets.len());
+        let near = index.saturating_sub(NEIGHBOURS_PACKETS)
+            ..(index + NEIGHBOURS_PACKETS + 1).min(packets.len());
         let member = &mut own[passages.flow[index] as usize];
         member.lost += 1;
         member.predicted += u32::from(packets[near].iter().any(|packet| packet.dropped));
@@ -289,7 +284,7 @@ fn own_losses(group: &PairGroup, hop: &Exact, winner: &Replayed) -> Option<Vec<O
     let (lost, predicted) = own.iter().fold((0, 0), |sum, member| {
         (sum.0 + member.lost, sum.1 + member.predicted)
     });
-    (f64::from(predicted) > PLACES * f64::from(lost)).then_some(own)
+    (f64::from(predicted) > PLACED_SHARE * f64::from(lost)).then_some(own)
 }
 
 fn outer_verdict(
@@ -337,7 +332,7 @@ fn lossless(
         Cause::Aqm => marked > 0,
         _ => false,
     };
-    let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &[f64; 11]| {
+    let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &Times| {
         let judged = between.judge(times_s);
         match by_hop(&judged) {
             true => (judged, true),
@@ -354,12 +349,12 @@ fn lossless(
         let is_unknown = unseen && !flow.account().by_echoes();
         let is_unlimited = is_unknown && judgement.cause == Cause::None;
         match is_unlimited && outer::paused_share(flow).is_some() {
-            true => (Outcome::new(Cause::Unknown, UNSEEN_CONFIDENCE), place),
+            true => (Outcome::new(Cause::Unknown, NO_EVIDENCE_CONFIDENCE), place),
             false => (judgement, place),
         }
     });
     if limited.is_empty() {
-        let (judgement, place) = judge(&between, &all, &[0.0; 11]);
+        let (judgement, place) = judge(&between, &all, &Times::default());
         let flows = Group { flows: Vec::new() };
         limited.push(LimitedFlows {
             outcome: judgement,
@@ -406,9 +401,6 @@ fn repeats_what_was_overtaken(flow: &Flow, overtaken: u64) -> bool {
         && spurious as f64 > REORDERED_SHARE * counted.packets as f64
         && spurious <= REPEATED_FOR_EACH * overtaken
 }
-
-/// Confidence in `unknown` if there is nothing to weigh.
-const UNSEEN_CONFIDENCE: f64 = 0.5;
 
 fn paused_unseen(one: &LimitedFlows<bool>) -> Option<Fact> {
     let flows = one.flows.flows.iter().map(|flow| flow.flow);
@@ -473,9 +465,6 @@ fn limited_outside(
     Ranked::new(verdict, &seen.totals)
 }
 
-/// Share of a flow's packets missing from a capture that deserves a verdict of its own.
-const CAPTURE_LOSS_SHARE: f64 = 1e-3;
-
 fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     let missed = group.missed(pair);
     let packets: u64 = group
@@ -496,7 +485,7 @@ fn capture_loss(pair: &Pair, group: &PairGroup) -> Option<Ranked> {
     let mut seen = measure_nothing(group);
     seen.totals.missed_by_capture_packets = missed[0] + missed[1];
     seen.totals.passed_over_packets = 0;
-    let outcome = Outcome::new(Cause::CaptureLoss, 0.99);
+    let outcome = Outcome::new(Cause::CaptureLoss, SUREST);
     let mut verdict = verdict(&outcome, &seen, subject(pair, group));
     let of = |side: usize| {
         fact!(
@@ -591,7 +580,7 @@ fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTab
         if seconds.is_nan() {
             -1
         } else {
-            (seconds * 1e9).round() as i64
+            (seconds * NS_PER_S).round() as i64
         }
     };
     let everything_passes = vec![Modelled::PASSES; passages.len()];
@@ -608,7 +597,7 @@ fn model_table(group: &PairGroup, hop: &Exact, replays: &[Replayed]) -> ModelTab
                 .push(group.numbers[passages.flow[index] as usize]);
             table
                 .time_ns
-                .push(passages.start_ns + (passages.arrival_s[index] * 1e9).round() as i64);
+                .push(passages.start_ns + (passages.arrival_s[index] * NS_PER_S).round() as i64);
             table.level_bytes.push(packet.level_bytes);
             table.ip_bytes.push(passages.bytes[index] as u32);
             table.predicted_drop.push(packet.dropped);

@@ -8,3 +8,4 @@ mod hostile;
 mod pair_suite;
 mod pairs;
 mod suite;
+mod thresholds;

@@ -10,22 +10,8 @@ use whydrop_verdict::{Fact, Quantity, fact};
 
 use super::parameters::{burst, rate};
 use crate::observe::observation::{MostCounted, Observation};
-use crate::observe::{TwoBuckets, beside_second};
-
-/// Losses, as a number and a share, that a bucket may have room for although it drops alone: errors in the
-/// concluded fates.
-const MISTAKEN: (u32, f64) = (3, 0.01);
-/// A bucket that drops alone separates lost packets from others with more certainty than this. Tuned on
-/// train.
-const MISFIT: f64 = 0.85;
-/// Bound of the variation of round trips without queueing, and of timestamps, in seconds: the fit finds the
-/// actual value.
-const MOST_NOISE_S: f64 = 1e-3;
-
-/// Two buckets must leave less than this share of the uncertainty about the losses that one leaves. If a
-/// queue before the bucket, or packets missing from the capture, make one misfit, two need fewer corrections
-/// but separate no better. Tuned on train.
-const LEFT: f64 = 0.75;
+use crate::observe::{MOST_NOISE_S, TwoBuckets, beside_second};
+use crate::thresholds::*;
 
 /// Two buckets, compared with the one that was found.
 pub enum Second {
@@ -40,12 +26,12 @@ pub fn dual_rate(seen: &Observation) -> Option<Second> {
     let single = seen.bucket.as_ref()?;
     let trace = &seen.group_trace.trace;
     let had_room = single.agreement.lost[0];
-    let mistaken = MISTAKEN.0.max((MISTAKEN.1 * trace.lost as f64) as u32);
-    let two = (had_room > mistaken || single.certainty() < MISFIT)
+    let mistaken = MISTAKEN_LOSSES.max((MISTAKEN_SHARE * trace.lost as f64) as u32);
+    let two = (had_room > mistaken || single.certainty() < ALONE_CERTAINTY)
         .then(|| beside_second(trace, single, MOST_NOISE_S))
         .flatten()?;
     let left = 1.0 - two.pair.committed.certainty();
-    Some(match left < LEFT * (1.0 - single.certainty()) {
+    Some(match left < LEFT_BY_TWO * (1.0 - single.certainty()) {
         true => Second::Clear(two),
         false => Second::Rival(two),
     })

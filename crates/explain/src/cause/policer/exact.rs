@@ -6,15 +6,7 @@ use whydrop_verdict::{Fact, fact};
 
 use crate::hop::models::replay_over;
 use crate::observe::{ByteBasis, Exact, Observation};
-
-/// Rates are equal if they differ by less than this (log): the accuracy required of a reported rate.
-const SAME_RATE: f64 = 0.02;
-const NEARLY_ALL: f64 = 0.9;
-/// All arrivals are known: a bucket that all of them pass drops exactly the lost packets. If its drops agree
-/// with the losses less than this, other traffic passes it too, and so the queue.
-const EXACT: f64 = 0.9;
-/// Mean rank of the delays before losses from which losses and delays are related.
-const UNRELATED_RANK: f64 = 0.7;
+use crate::thresholds::*;
 
 /// The reason of exact fates and departures.
 pub fn refuted_exactly(seen: &Observation, exact: &Exact) -> Option<Fact> {
@@ -32,9 +24,9 @@ pub(super) fn drains_as_drops(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
     let departures = exact.departures.as_ref()?;
     let drains_bps = departures.rate_bps.value;
     let apart = (fit.rate_bps.value / drains_bps).ln().abs();
-    let alike = apart < SAME_RATE
-        || (apart < -CLEARLY_SLOWER.ln() && exact.bucket_replay(fit).agreement < EXACT);
-    let served = departures.served as f64 > NEARLY_ALL * exact.passages.passed as f64;
+    let alike = apart < SAME_RATES
+        || (apart < -SLOWER_SHARE.ln() && exact.bucket_replay(fit).agreement < EXACT_AGREEMENT);
+    let served = departures.served as f64 > NEARLY_ALL_SERVED * exact.passages.passed as f64;
     (alike && served).then(|| fact!("drains-as-drops", drain_rate_bps = drains_bps))
 }
 
@@ -46,14 +38,15 @@ pub(super) fn drops_what_waits(seen: &Observation, exact: &Exact, fit: &BucketFi
         let one = exact.bucket_replay(fit).agreement;
         two_replayed(exact).map_or(one, |two| two.max(one))
     };
-    let queued =
-        exact.behind_queue.is_none() && with_the_longest_waits(seen) && agreement() < EXACT;
+    let queued = exact.behind_queue.is_none()
+        && with_the_longest_waits(seen)
+        && agreement() < EXACT_AGREEMENT;
     queued.then(|| seen.queued_reason())
 }
 
 fn with_the_longest_waits(seen: &Observation) -> bool {
     let at_loss = seen.at_loss.as_ref();
-    at_loss.is_some_and(|at_loss| at_loss.mean_rank > UNRELATED_RANK)
+    at_loss.is_some_and(|at_loss| at_loss.mean_rank > RELATED_RANK)
 }
 
 pub fn had_room(exact: &Exact) -> Fact {
@@ -83,25 +76,12 @@ fn two_replayed(exact: &Exact) -> Option<f64> {
     Some(replay.agreement())
 }
 
-/// Four parameters must do better than two: three quarters of the drops and of the losses agree.
-const TWO_AGREE: f64 = 0.75;
-
 /// The same if no queue delays packets and it drops most of the lost packets exactly.
 pub fn two_buckets_drop(seen: &Observation, exact: &Exact) -> Option<f64> {
     let agreement = two_replayed(exact)?;
-    let again = seen.group_trace.trace.loss_runs() >= 5;
-    (again && exact.departures.is_none() && agreement > TWO_AGREE).then_some(agreement)
+    let again = seen.group_trace.trace.loss_runs() >= FEWEST_RUNS_OF_TWO;
+    (again && exact.departures.is_none() && agreement > TWO_AGREEMENT).then_some(agreement)
 }
-
-/// A bucket beside a queue fills at less than this share of the rate at which the queue drains: closer rates
-/// cannot be distinguished with certainty.
-const CLEARLY_SLOWER: f64 = 0.92;
-/// With a correct bucket, exact fates need almost no correction: per loss, this many times the timestamp
-/// noise ...
-const CORRECTED_NOISE: f64 = 2.0;
-/// ... or, behind the queue, this share of a packet: the arrival of a lost packet there is known only from
-/// its neighbours.
-const CORRECTED_BEHIND: f64 = 0.25;
 
 /// The bucket, if it fills clearly slower than the queue of the hop drains, and the reason that this gives
 /// against the queue: another element than the queue drops.
@@ -120,15 +100,15 @@ pub fn beside_queue(seen: &Observation, exact: &Exact) -> Option<(BucketFit, Fac
     let slower = |fit: &BucketFit| {
         fit.rate_bps
             .high
-            .is_some_and(|high| high < CLEARLY_SLOWER * drains)
+            .is_some_and(|high| high < SLOWER_SHARE * drains)
     };
-    let again = seen.group_trace.trace.loss_runs() >= 3;
+    let again = seen.group_trace.trace.loss_runs() >= FEWEST_RUNS;
     let fit = exact
         .behind_queue
         .map(|behind| behind.fit)
         .or(exact.bucket)
         .filter(|fit| again && slower(fit) && is_exact(exact, fit))?;
-    if may_wait && exact.bucket_replay(&fit).agreement < EXACT {
+    if may_wait && exact.bucket_replay(&fit).agreement < EXACT_AGREEMENT {
         return None;
     }
     let fails = || failing_replay(exact, &fit).is_some() || starves(exact, &fit).is_some();
@@ -148,13 +128,13 @@ fn is_exact(exact: &Exact, fit: &BucketFit) -> bool {
     let lost = exact.passages.lost.max(1) as f64;
     let noise_bytes = CORRECTED_NOISE * exact.noise_bytes(fit);
     let corrected_bytes = match exact.behind_queue {
-        Some(_) => noise_bytes.max(CORRECTED_BEHIND * fit.packet_bytes),
+        Some(_) => noise_bytes.max(CORRECTED_PACKETS * fit.packet_bytes),
         None => noise_bytes,
     };
-    fit.gain() > 20.0
-        && fit.certainty() > 0.6
-        && f64::from(fit.agreement.expected_losses()) > 0.8 * lost
-        && fit.limit_bytes.value > 3.0 * fit.packet_bytes
+    fit.gain() > NEEDED_GAIN
+        && fit.certainty() > EXACT_CERTAINTY
+        && f64::from(fit.agreement.expected_losses()) > EXACT_EXPECTED * lost
+        && fit.limit_bytes.value > SMALLEST_BUCKET_PACKETS * fit.packet_bytes
         && fit.agreement.corrected_bytes() < corrected_bytes * lost
 }
 
@@ -165,21 +145,14 @@ pub(super) fn waits_for_its_backlog(seen: &Observation, exact: &Exact) -> bool {
     exact.behind_queue.is_none()
         && occupancy.is_some_and(|occupancy| {
             let more_s = occupancy.near_limit_s - occupancy.empty_s;
-            more_s > CLEARLY_SLOWER * occupancy.expected_s
+            more_s > SLOWER_SHARE * occupancy.expected_s
         })
 }
 
-/// A rate known to within this share leaves no room for other traffic.
-const SHARP: f64 = 0.05;
-
 fn is_sharp(rate: Interval) -> bool {
     let width = rate.low.zip(rate.high).map(|(low, high)| high - low);
-    width.is_some_and(|width| width < SHARP * rate.value)
+    width.is_some_and(|width| width < SHARP_SHARE * rate.value)
 }
-
-/// A bucket that fills lets packets pass from time to time. Share of the losses that may belong to runs
-/// longer than the time in which it fills by as much, while other traffic takes the tokens.
-const STARVED: f64 = 0.25;
 
 /// The fact that nothing passed for so long, repeatedly, that the bucket would have let packets pass.
 pub(super) fn starves(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
@@ -196,7 +169,7 @@ pub(super) fn starves(exact: &Exact, fit: &BucketFit) -> Option<Fact> {
         ((filled_bytes / fit.packet_bytes) as usize).min(run.len() - 1)
     });
     let starved: usize = starved.sum();
-    (starved as f64 > STARVED * passages.lost as f64).then(|| missing(exact, fit))
+    (starved as f64 > STARVED_SHARE * passages.lost as f64).then(|| missing(exact, fit))
 }
 
 /// The fact that a freely replayed bucket does not drop the lost packets: too few of the losses that it

@@ -8,6 +8,7 @@ use crate::cause::Parameters;
 use crate::observe::observation::MostCounted;
 use crate::observe::{ByteBasis, Exact, MOST_NOISE_S, Observation, TwoBuckets};
 use crate::quantities::{Scale, any_byte_basis, any_rate, most_counted, widened};
+use crate::thresholds::LONGER_BY_CHANCE;
 
 /// From one capture.
 pub fn alone(seen: &Observation, second: Option<&Second>) -> Parameters {
@@ -48,14 +49,11 @@ pub fn burst(fit: &BucketFit, most: MostCounted, waited_s: f64) -> Quantity {
     any_byte_basis(burst, most)
 }
 
-/// Nats below which it is no chance that delays before losses are longer than others: one in a hundred.
-const BY_CHANCE: f64 = -4.6;
-
 /// Excess delay in seconds of packets just before losses over packets that found the path idle. One capture
 /// does not show where they waited: if it was before the bucket (a shaper spaces its packets), they reached
 /// it later than captured by this much.
 pub fn waited_s(seen: &Observation) -> f64 {
-    let Some(at_loss) = seen.at_loss.filter(|at| at.log_chance < BY_CHANCE) else {
+    let Some(at_loss) = seen.at_loss.filter(|at| at.log_chance < LONGER_BY_CHANCE) else {
         return 0.0;
     };
     let empty_s = seen.occupancy.map(|delays| delays.empty_s);

@@ -6,6 +6,7 @@ use whydrop_verdict::Quantity;
 use crate::cause::Parameters;
 use crate::observe::{ByteBasis, Exact, MOST_NOISE_S, Observation};
 use crate::quantities::{WIRE_OVERHEAD_BYTES, drain_rate_between};
+use crate::thresholds::LEAST_CAPTURED_SHARE;
 
 /// Drain rate and limit, and the byte basis if known; `None` without departures.
 pub fn between(seen: &Observation, exact: &Exact) -> Option<(Parameters, Option<ByteBasis>)> {
@@ -13,7 +14,7 @@ pub fn between(seen: &Observation, exact: &Exact) -> Option<(Parameters, Option<
     let rate = drain_rate_between(seen, exact, basis)?;
     let mut parameters = Parameters::from([("drain_rate_bps".to_owned(), rate)]);
     // packets that captures lack were in the queue as well
-    let missed = 1.0 / (1.0 - exact.missed_share).max(0.1);
+    let missed = 1.0 / (1.0 - exact.missed_share).max(LEAST_CAPTURED_SHARE);
     let unseen = exact
         .departures
         .as_ref()

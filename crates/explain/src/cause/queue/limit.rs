@@ -9,9 +9,9 @@
 use whydrop_path::fit::{BacklogByWaits, Interval, backlog_by_departures, backlog_by_waits};
 use whydrop_verdict::Quantity;
 
-use crate::observe::observation::{MostCounted, NEEDED_LOSS_SHARE, Observation};
+use crate::observe::observation::{MostCounted, Observation};
 use crate::quantities::widened;
-use crate::thresholds::USUAL_TICK_S;
+use crate::thresholds::*;
 
 /// A limit in packets and in IP bytes: one capture hardly shows which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,11 +20,6 @@ pub struct QueueLimit {
     pub bytes: Quantity,
 }
 
-/// A rate derived from losses is the queue's if it differs from the rate derived from delays by at most this.
-const SAME_RATE: f64 = 0.1;
-/// A larger packet is a super-segment, unless most packets are as large.
-const LARGEST_ON_ETHERNET_BYTES: f64 = 1_500.0;
-
 /// `None` if no delay was measured near a loss.
 pub fn queue_limit(seen: &Observation, most: MostCounted) -> Option<QueueLimit> {
     seen.at_loss.as_ref()?;
@@ -32,7 +27,7 @@ pub fn queue_limit(seen: &Observation, most: MostCounted) -> Option<QueueLimit> 
     let rate_bps = seen.queue_rate_bps().value;
     let pieces = |index: usize| {
         let bytes = f64::from(trace.bytes[index]);
-        let cut = bytes > LARGEST_ON_ETHERNET_BYTES.max(trace.typical_bytes);
+        let cut = bytes > ETHERNET_BYTES.max(trace.typical_bytes);
         if cut {
             (bytes / trace.typical_bytes).ceil()
         } else {
@@ -108,15 +103,15 @@ fn by_waits(backlog: &BacklogByWaits, unsure_s: f64, rate_bps: f64) -> Inside {
 fn by_losses(seen: &Observation, packet_bytes: f64) -> Option<Inside> {
     let fit = seen.bucket.as_ref()?;
     let seen_bps = seen.queue_rate_bps().value;
-    let same_rate = (fit.rate_bps.value / seen_bps - 1.0).abs() < SAME_RATE;
-    if !same_rate || fit.certainty() < NEEDED_LOSS_SHARE {
+    let same_rate = (fit.rate_bps.value / seen_bps).ln().abs() < ALIKE_RATES;
+    if !same_rate || fit.certainty() < NEEDED_CERTAINTY {
         return None;
     }
     let limit = fit.limit_bytes;
     let (low, high) = (limit.low?, limit.high?);
     let beside = 1.0 + seen.beside.bytes / seen.group_trace.trace.passed_bytes.max(1.0);
     let counted = |unit: f64| Interval {
-        value: (limit.value - 0.75 * packet_bytes) / unit,
+        value: (limit.value - NOT_ADMITTED_PACKETS * packet_bytes) / unit,
         low: Some((low / beside - packet_bytes) / unit),
         high: Some(high / unit),
     };
