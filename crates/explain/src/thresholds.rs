@@ -238,7 +238,7 @@ pub const FAMILY_NATS: f64 = 3.0;
 
 // Exact fates, delays and departures between two captures
 
-/// Two rates of one element, measured in different ways, differ by less than this (log). Train.
+/// Two rates of one element, measured by different methods, differ by less than this (log). Train.
 pub const SAME_RATES: f64 = 0.02;
 /// A bucket with exact fates removes more than this share of the uncertainty about the losses. Train.
 pub const EXACT_CERTAINTY: f64 = 0.6;
