@@ -15,7 +15,7 @@ use crate::observe::Observation;
 use crate::observe::group::{FlowRef, Group};
 use crate::observe::totals::{Totals, totals};
 use crate::observe::{datagrams_beside, laws_of_group};
-use crate::ranked::Ranked;
+use crate::ranked::{Basis, Ranked};
 use crate::tables::ModelTable;
 use crate::tabulate;
 use crate::thresholds::*;
@@ -109,14 +109,14 @@ pub(crate) fn judge_group(group: &Group, datagrams: &Datagrams, keep_tables: boo
 
 /// The judgement of a group of which the capture lacks so much that it allows no other verdict.
 fn lacking(group: &Group, seen: &Observation) -> Judged {
-    let lacks_most = |ranked| Ranked {
-        lacks_most: true,
+    let lacking = |ranked| Ranked {
+        basis: Basis::MostMissing,
         ..ranked
     };
     let unknown = |flow: &FlowRef| vec![(Cause::Unknown, 1.0); flow.flow.transfers.len()];
     Judged {
         verdicts: on_capture_loss(group, seen)
-            .map(lacks_most)
+            .map(lacking)
             .into_iter()
             .collect(),
         transfers: (group.flows.iter())

@@ -26,31 +26,45 @@ pub(crate) struct Ranked {
     pub harm_s: f64,
     /// The weight of that time relative to other times.
     pub weight: f64,
-    /// Losses too few to judge, or uncertain ones; the limits of the same flows are judged too.
-    pub doubtful: bool,
-    /// Too few losses to name a cause: known causes come first.
-    pub few: bool,
-    /// So much is missing from the capture that it allows no other conclusion.
-    pub lacks_most: bool,
+    pub basis: Basis,
     pub model: Option<ModelTable>,
 }
 
+/// The evidence that a verdict has, if it is unusual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Basis {
+    Usual,
+    /// Too few losses to name a cause: known causes come first.
+    FewLosses,
+    /// Losses too few to judge, or uncertain ones; the limits of the same flows are judged too.
+    Doubtful,
+    /// So much is missing from the capture that it allows no other conclusion.
+    MostMissing,
+}
+
 impl Ranked {
+    /// A verdict that packets show directly, with the time that its cause limits, seconds.
+    pub fn shown(verdict: Verdict, payload_bytes: u64, limited_s: f64) -> Self {
+        Self {
+            verdict,
+            payload_bytes,
+            limited_s,
+            harm_s: limited_s,
+            weight: 1.0,
+            basis: Basis::Usual,
+            model: None,
+        }
+    }
+
     pub fn new(verdict: Verdict, totals: &Totals) -> Self {
         let limited_s = verdict.limited_share * (totals.busy_s + totals.idle_s);
         Self {
-            limited_s,
             harm_s: harm_s(&verdict, totals, limited_s),
-            payload_bytes: totals.payload_bytes,
             weight: match limits::largest(&totals.limited_s) {
                 Some((Limiter::Application, _)) if verdict.cause == Cause::Sender => IDLE_WEIGHT,
                 _ => 1.0,
             },
-            doubtful: false,
-            few: false,
-            lacks_most: false,
-            verdict,
-            model: None,
+            ..Self::shown(verdict, totals.payload_bytes, limited_s)
         }
     }
 
@@ -58,7 +72,7 @@ impl Ranked {
     pub fn of_few(self, totals: &Totals) -> Self {
         Self {
             harm_s: repair_s(totals),
-            few: true,
+            basis: Basis::FewLosses,
             ..self
         }
     }
@@ -112,8 +126,8 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
     let costs = |ranked: &Ranked| {
         let verdict = &ranked.verdict;
         match verdict.cause {
-            _ if ranked.doubtful => -1,
-            _ if ranked.lacks_most => 2,
+            _ if ranked.basis == Basis::Doubtful => -1,
+            _ if ranked.basis == Basis::MostMissing => 2,
             Cause::None => 0,
             // reported, but no headline unless it lost packets or took time
             Cause::Sack
@@ -144,12 +158,12 @@ pub(crate) fn sort_verdicts(verdicts: &mut [Ranked]) {
         magnitude(ranked.weight * share * ranked.harm_s)
     };
     let explained = |ranked: &Ranked| ranked.verdict.explained * ranked.verdict.lost as f64;
-    let lost = |ranked: &Ranked| match ranked.doubtful || ranked.few {
-        true => 0,
-        false => ranked.verdict.lost,
+    let lost = |ranked: &Ranked| match ranked.basis {
+        Basis::FewLosses | Basis::Doubtful => 0,
+        Basis::Usual | Basis::MostMissing => ranked.verdict.lost,
     };
     let says = |ranked: &Ranked| match ranked.verdict.cause {
-        _ if ranked.few => 0,
+        _ if ranked.basis == Basis::FewLosses => 0,
         Cause::CaptureLoss => 0,
         // the end of a connection before a delay that is not noticeable
         Cause::Reset => 2,

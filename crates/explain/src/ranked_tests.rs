@@ -77,7 +77,7 @@ fn an_idle_application_counts_by_its_share_of_the_data() {
 fn a_verdict_that_most_packets_are_missing_comes_first() {
     let lost = ranked(Cause::Policer, 99, 1.0, &[(Limiter::LossRecovery, 9.0)]);
     let lacking = Ranked {
-        lacks_most: true,
+        basis: Basis::MostMissing,
         ..ranked(Cause::CaptureLoss, 0, 0.0, &[])
     };
     assert_eq!(first(vec![lost, lacking]), "capture-loss");

@@ -22,7 +22,7 @@ use crate::document::Verdict;
 use crate::observe::Observation;
 use crate::observe::group::Group;
 use crate::observe::totals::Totals;
-use crate::ranked::Ranked;
+use crate::ranked::{Basis, Ranked};
 
 /// Confidence in a fact that the capture holds.
 const SURE: f64 = 0.95;
@@ -73,17 +73,7 @@ impl Condition {
             facts: self.facts,
             ..Verdict::new(cause, self.confidence)
         };
-        Ranked {
-            payload_bytes,
-            limited_s: self.limited_s,
-            harm_s: self.limited_s,
-            weight: 1.0,
-            doubtful: false,
-            few: false,
-            lacks_most: false,
-            verdict,
-            model: None,
-        }
+        Ranked::shown(verdict, payload_bytes, self.limited_s)
     }
 }
 
@@ -203,8 +193,12 @@ pub(crate) fn of_capture(summary: &Summary, tracked: &Tracked) -> Vec<Ranked> {
     let setups = ecn::of_setups(tracked);
     let of_record = duplicate::in_capture(summary, tracked).into_iter();
     let found = setups.into_iter().chain(of_record).map(of_time);
+    let basis = match tracked.unseen.bytes > captured_bytes(tracked) {
+        true => Basis::MostMissing,
+        false => Basis::Usual,
+    };
     let unseen = unseen::find(&tracked.unseen).map(|condition| Ranked {
-        lacks_most: tracked.unseen.bytes > captured_bytes(tracked),
+        basis,
         ..of_time(condition)
     });
     found.chain(unseen).collect()

@@ -61,17 +61,7 @@ impl Variation {
             facts: self.facts,
             ..Verdict::new(self.cause, SURE)
         };
-        Ranked {
-            verdict,
-            payload_bytes,
-            limited_s: 0.0,
-            harm_s: 0.0,
-            weight: 1.0,
-            doubtful: false,
-            few: false,
-            lacks_most: false,
-            model: None,
-        }
+        Ranked::shown(verdict, payload_bytes, 0.0)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::observe::totals::{Totals, base_rtt_s, totals};
 use crate::observe::{Exact, HopInput, Observation, laws_of_hop, measure_hop, measure_trace};
 use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
-use crate::ranked::Ranked;
+use crate::ranked::{Basis, Ranked};
 use crate::tables::ModelTable;
 use crate::thresholds::*;
 use crate::transfers::{ExpectedLosses, LimitedFlows, by_limit, judge_transfer, lost};
@@ -130,16 +130,21 @@ fn judge(
         };
         let mut verdict = outer_verdict(pair, group, place, &seen, passages);
         // without acknowledgments it is unknown which retransmissions were needed
-        verdict.doubtful = !acknowledged
+        let is_doubtful = !acknowledged
             && (cause_of(&verdict) == Cause::Unknown
                 || outer::repeated_amid_data(&group.at_downstream) < FEWEST_LOSSES);
+        if is_doubtful {
+            verdict.basis = Basis::Doubtful;
+        }
         ranked.push(verdict);
         bottleneck.get_or_insert_with(|| Bottleneck::of(&seen));
     }
     for one in &mut ranked {
-        one.doubtful |= cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_BY_CHANCE;
+        if cause_of(one) == Cause::Unknown && one.verdict.lost < FEWEST_BY_CHANCE {
+            one.basis = Basis::Doubtful;
+        }
     }
-    let doubtful = ranked.iter().all(|one| one.doubtful);
+    let doubtful = ranked.iter().all(|one| one.basis == Basis::Doubtful);
     if doubtful && outer::seen_by_one(pair, group) as u64 >= FEWEST_LOSSES {
         let alone = judge_group(&group.at_upstream, &Datagrams::default(), keep_tables);
         ranked.extend(alone.verdicts.into_iter().map(by_one));
