@@ -26,7 +26,7 @@ def test_what_one_capture_alone_recorded_is_explained_by_it(late: whydrop.Explan
     assert late.pair is not None
     assert (late.pair.lost, headline.cause, headline.lost) == (0, "policer", 96)
     assert headline.parameters["rate_bps"].value == pytest.approx(20e6, rel=0.02)
-    assert any(fact["code"] == "seen-by-one" for fact in late.document["verdicts"][0]["facts"])
+    assert any(fact["code"] == "captured-at-one-point" for fact in late.document["verdicts"][0]["facts"])
 
 
 def test_transfers_that_lost_packets_are_not_called_unlimited(late: whydrop.Explanation):

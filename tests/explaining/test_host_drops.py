@@ -49,7 +49,7 @@ def test_drops_of_a_connection_are_attributed_to_its_sender_with_what_was_retran
     elsewhere = {**AGAIN, "packets": 3, "reason": None, "location": None}
     (found,) = verdicts(tmp_path, flows=[FLOW], drops=[DROP], retransmissions=[AGAIN, elsewhere]).values()
     assert (found["lost"], found["at"], found["flows"]) == (10, {"kind": "sender", "direction": "up"}, [FLOW["name"]])
-    assert codes(found) == ["dropped-here", "sent-again-after-drops-here", "local-stall", "watched-too-late"]
+    assert codes(found) == ["dropped-here", "retransmitted-after-local-drops", "local-stall", "watched-too-late"]
     assert found["facts"][1]["values"] == {"laid": 4, "count": 7}
     # The queue refused the packets that were not retransmitted, and TCP kept them.
     assert found["facts"][2]["values"] == {"packets": 6}

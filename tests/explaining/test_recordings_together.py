@@ -28,7 +28,7 @@ def rrul(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 def seen(cause: str, flow: str, confidence: float = 0.9, **changes: Any) -> dict[str, Any]:
     """A capture's verdict on a flow, before it is put into words."""
-    fact = {"code": "sent-again", "values": {"retransmitted": 96, "spurious": 0}}
+    fact = {"code": "retransmitted", "values": {"retransmitted": 96, "spurious": 0}}
     verdict = {"cause": cause, "confidence": confidence, "flows": [flow], "lost": 96, "explained": 1.0}
     verdict |= {"limited_share": 1.0, "parameters": {}, "byte_basis": None, "at": None, "detail": None, "family": None}
     return verdict | {"models": [], "facts": [fact], "against": [], "throughput_lost": None} | changes

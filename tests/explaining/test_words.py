@@ -86,7 +86,7 @@ def parameters(**values: float) -> dict[str, Any]:
             "The path reorders packets: 5 packets arrived late; this does not explain 1 loss.",
         ),
         (
-            found("receiver-window", [fact("held-by-window", window_share=0.8, lost_besides=2)], lost=0),
+            found("receiver-window", [fact("limited-by-window", window_share=0.8, lost_besides=2)], lost=0),
             "The receive window limited the sender for 80 % of the time; this does not explain 2 losses.",
         ),
         (
@@ -94,11 +94,11 @@ def parameters(**values: float) -> dict[str, Any]:
             "The capture lacks 7 packets, as gaps in the sequence numbers show; it does not show whether they arrived.",
         ),
         (
-            found("sender", [fact("held-by-sender", window_known=False)], lost=0),
+            found("sender", [fact("limited-by-sender", window_known=False)], lost=0),
             "The sender, not the path, limited the flow: nothing was lost, no queue grew.",
         ),
         (
-            found("sender", [fact("held-by-sender", limiter="application", limiter_share=0.334)], lost=0),
+            found("sender", [fact("limited-by-sender", limiter="application", limiter_share=0.334)], lost=0),
             "The sender, not the path, limited the flow: its application had nothing to send for 33 % of the time.",
         ),
         (
@@ -106,7 +106,7 @@ def parameters(**values: float) -> dict[str, Any]:
             "Nothing was acknowledged for 17.9 s, then packets passed again; no packet was lost.",
         ),
         (
-            found("mtu", [fact("too-large-untold", mtu_bytes=1400, flows=1)], lost=1),
+            found("mtu", [fact("too-large-unreported", mtu_bytes=1400, flows=1)], lost=1),
             "Packets of more than 1 400 B do not pass, and no router reports it to their sender: the one lost packet "
             "was too large.",
         ),
@@ -132,8 +132,8 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
             "by chance",
         ),
         (fact("window-open", window_share=0.2), "the receive window was full for 20 % of the time"),
-        (fact("sent-again", retransmitted=1, spurious=0), "1 packet was retransmitted, and not needlessly"),
-        (fact("sent-again", retransmitted=9, spurious=2), "of 9 retransmitted packets, only 2 had arrived before"),
+        (fact("retransmitted", retransmitted=1, spurious=0), "1 packet was retransmitted, and not needlessly"),
+        (fact("retransmitted", retransmitted=9, spurious=2), "of 9 retransmitted packets, only 2 had arrived before"),
         (
             fact("chance-less-likely", gain_nats=230.26),
             "this pattern of losses is more than a million times less likely under random loss",
@@ -144,7 +144,7 @@ def test_a_verdict_is_one_sentence(verdict: dict[str, Any], sentence: str):
             "arrived; of 20 variants, this one agrees best with the losses",
         ),
         (
-            fact("never-came-out", lost=3, entered=1200),
+            fact("lost-between", lost=3, entered=1200),
             "3 of 1\u00a0200 packets that entered were lost between capture 1 and capture 2",
         ),
         (
@@ -181,7 +181,7 @@ def test_a_shorter_snapshot_is_advised_only_where_it_is_one(snaplen: int | None,
     ("flow", "payload"), [("10.0.0.1:1 > 10.0.0.2:2", 1372), ("[2001:db8::1]:1 > [2001:db8::2]:2", 1352)]
 )
 def test_the_largest_ping_that_passes_leaves_room_for_its_headers(flow: str, payload: int):
-    mtu = found("mtu", [fact("too-large-untold", mtu_bytes=1400, flows=1)], flows=[flow])
+    mtu = found("mtu", [fact("too-large-unreported", mtu_bytes=1400, flows=1)], flows=[flow])
     assert f"$ ping -M do -c 3 -s {payload} HOST" in completing.verdict(mtu)["advice"]
 
 
@@ -318,7 +318,7 @@ def test_findings_of_two_sources_add_up_to_one_verdict_in_words():
     facts = [fact("window-closed", times=2)]
     findings = [
         finding("receiver-window", 1.0, facts=facts),
-        finding("receiver-window", 2.0, "capture", facts=[fact("held-by-window", window_share=0.7)]),
+        finding("receiver-window", 2.0, "capture", facts=[fact("limited-by-window", window_share=0.7)]),
         finding("policer", 0.0, veto=fact("packets-waited", waited_s=0.02)),
     ]
     (verdict,) = json.loads(_core.reduce(json.dumps(findings)))

@@ -42,7 +42,7 @@ _ORDERED = (
 )
 # What a model would have done lasts as long as it likes, and an instant is no time that passed.
 _NOT_SEEN = {"queue_s", "start_s", "end_s", "interval_s"}
-_REPLAYED = ("fifo-would-hold", "shaper-would-hold")
+_REPLAYED = ("fifo-would-queue", "shaper-would-queue")
 # Causes that drop packets: without a loss there was none.
 _DROPS = {"policer", "random-loss", "shallow-queue", "deep-queue"}
 

@@ -101,7 +101,7 @@ pub(crate) fn unseen(group: &Group) -> Vec<Fact> {
         }
     }
     if clocks().any(|clocks| clocks.stands) {
-        facts.push(fact!("stands-unseen"));
+        facts.push(fact!("standing-queue-unseen"));
     }
     if let Some(late) = clocks().find(|clocks| is_late(clocks)) {
         facts.push(fact!("echoes-late", late_s = seconds(late.late_ns)));

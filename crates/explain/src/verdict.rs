@@ -128,7 +128,7 @@ fn against_any(seen: &Observation) -> Vec<(Cause, Fact)> {
     // retransmissions of which most had arrived may have been late, and do not rule it out
     let needed = (totals.spurious <= totals.retransmitted / 2).then(|| {
         let why = fact!(
-            "sent-again",
+            "retransmitted",
             retransmitted = totals.retransmitted,
             spurious = totals.spurious
         );

@@ -76,7 +76,7 @@ _BY_CAUSE = {
     "policer": "dropped-by-policer",
     "shallow-queue": "dropped-by-shallow-queue",
     "deep-queue": "dropped-by-deep-queue",
-    "shaper": "held-by-shaper",
+    "shaper": "delayed-by-shaper",
     "aqm": "dropped-by-aqm",
     "random-loss": "dropped-at-random",
     "none": "nothing-lost",

@@ -255,7 +255,7 @@ fn too_large(errors: &Errors) -> Vec<Fact> {
     let report = errors.report;
     let router: IpAddr = report.router;
     vec![
-        fact!("too-large-told", flows = 1_u64).with("router", address(router)),
+        fact!("too-large-reported", flows = 1_u64).with("router", address(router)),
         Fact {
             packets: errors.packets.clone(),
             ..fact!(

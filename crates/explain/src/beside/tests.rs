@@ -206,7 +206,7 @@ fn a_router_that_rejects_or_has_no_route_is_named() {
     let unreachable = verdict("no-answer", "unreachable", "datagrams-unreachable");
     assert_eq!(of(13), [rejected]);
     assert_eq!(of(1), [unreachable]);
-    assert_eq!(of(4), [verdict("mtu", "datagrams", "too-large-told")]);
+    assert_eq!(of(4), [verdict("mtu", "datagrams", "too-large-reported")]);
 }
 
 #[test]

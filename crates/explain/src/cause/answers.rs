@@ -17,7 +17,7 @@ impl Hypothesis for Answers {
 
     fn describe(&self, cause: Cause, seen: &Observation) -> Description {
         let headline = match cause {
-            Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-held", seen),
+            Cause::DelayedAck => limited(Limiter::DelayedAck, "acknowledgments-delayed", seen),
             _ => limited(Limiter::PeerApplication, "answered-late", seen),
         };
         Description {

@@ -67,7 +67,7 @@ fn veto(seen: &Observation) -> Option<Fact> {
     let beside = beside_queue(seen, exact).map(|(_, why)| why);
     let empty = || {
         let backlog = exact.backlog.as_ref().filter(|_| !exact.has_a_queue())?;
-        Some(fact!("found-nothing-inside", share = backlog.found_empty))
+        Some(fact!("found-nothing-queued", share = backlog.found_empty))
     };
     let is_early = exact.lets_in() || drops_early(seen);
     beside

@@ -48,5 +48,5 @@ fn departures_in_silence(seen: &Observation, exact: &Exact) -> Option<Fact> {
         silence.until_s - silence.from_s,
     );
     (out_s > 0.5 * silence_s)
-        .then(|| fact!("came-out-in-silence", out_s = out_s, silence_s = silence_s))
+        .then(|| fact!("departed-in-silence", out_s = out_s, silence_s = silence_s))
 }

@@ -199,7 +199,7 @@ fn refuted(seen: &Observation, fit: &BucketFit) -> Option<Fact> {
     }
     if !fits(fit) {
         return Some(fact!(
-            "bucket-tells-little",
+            "bucket-explains-little",
             certainty_share = fit.certainty(),
             lost = seen.totals.lost
         ));

@@ -156,10 +156,10 @@ pub fn found_inside(exact: &Exact) -> Vec<Fact> {
         backlog.most_passed_packets as u64,
     );
     vec![if high - low < 0.5 {
-        fact!("found-as-much-inside", inside = median, most = most)
+        fact!("found-as-much-queued", inside = median, most = most)
     } else {
         fact!(
-            "found-inside",
+            "found-queued",
             low = low as u64,
             high = high as u64,
             median = median,

@@ -18,7 +18,7 @@ impl Hypothesis for ReceiverWindow {
         let totals = &seen.totals;
         let limited_s = totals.window_limited_s();
         let headline = fact!(
-            "held-by-window",
+            "limited-by-window",
             window_share = totals.window_share(),
             closed_s = totals.window_closed_s,
             closed_share = totals.window_closed_s / limited_s.max(SHORTEST_TIME_S),

@@ -20,7 +20,7 @@ impl Hypothesis for Sender {
         let totals = &seen.totals;
         let largest = limits::largest(&totals.limited_s);
         let headline = fact!(
-            "held-by-sender",
+            "limited-by-sender",
             window_known = totals.window_known,
             lost_besides = totals.lost_besides,
             limiter = largest.map(|(limiter, _)| limiter.name()),

@@ -41,12 +41,12 @@ fn headline(seen: &Observation, is_back: bool) -> Fact {
     let totals = &seen.totals;
     match is_back {
         true => fact!(
-            "held-on-the-way-back",
+            "delayed-on-return-path",
             typical_wait_s = totals.typical_wait_back_s,
             longest_wait_s = totals.longest_wait_back_s
         ),
         false => fact!(
-            "held-by-shaper",
+            "delayed-by-shaper",
             longest_wait_s = longest_wait_s(seen),
             lost_besides = totals.lost_besides
         ),

@@ -174,7 +174,7 @@ pub(super) fn find(group: &Group, too_large: &TooLarge) -> Option<Condition> {
         Fact {
             packets: silence.packets.clone(),
             ..fact!(
-                "repeated-into-silence",
+                "retransmitted-into-silence",
                 repeats = u64::from(silence.repeats),
                 silence_s = seconds(silence.until_ns - longest.since_ns()),
                 trials = longest.trials(),

@@ -69,7 +69,7 @@ pub(crate) fn hop_verdict(
 fn where_lost(exact: &Exact) -> Fact {
     let passages = &exact.passages;
     fact!(
-        "never-came-out",
+        "lost-between",
         lost = passages.lost,
         entered = passages.lost + passages.passed
     )
@@ -245,7 +245,7 @@ fn rivals(cause: Cause, hop: &Hop) -> Vec<Replayed> {
 
 fn fifo_why(replay: &Replay) -> Fact {
     fact!(
-        "fifo-would-hold",
+        "fifo-would-queue",
         rate_bps = replay.rate_bps(),
         longest_wait_s = replay.longest_wait_s,
         held_too_long = replay.delayed_too_long,
@@ -256,7 +256,7 @@ fn fifo_why(replay: &Replay) -> Fact {
 
 fn shaper_why(replay: &Replay) -> Fact {
     fact!(
-        "shaper-would-hold",
+        "shaper-would-queue",
         rate_bps = replay.rate_bps(),
         longest_wait_s = replay.longest_wait_s,
         lost = replay.lost,
@@ -267,7 +267,7 @@ fn shaper_why(replay: &Replay) -> Fact {
 
 fn waits_why(replay: &Replay) -> Fact {
     fact!(
-        "packets-seen-to-wait",
+        "queueing-delay-measured",
         rate_bps = replay.rate_bps(),
         seen_longest_wait_s = replay.seen_longest_wait_s
     )

@@ -213,7 +213,7 @@ impl Observation {
     pub fn queued_reason(&self) -> Fact {
         let backlog = self.exact.as_ref().and_then(|exact| exact.backlog.as_ref());
         fact!(
-            "packets-waited-inside",
+            "packets-queued-between",
             waited_s = self.waited_at_loss_s(),
             inside = backlog.map_or(0.0, |backlog| backlog.packets.value) as u64
         )

@@ -182,7 +182,7 @@ impl Exact {
     pub fn came_out_at(&self) -> Option<Fact> {
         let departures = self.departures.as_ref()?;
         Some(fact!(
-            "came-out-at",
+            "departures-at-rate",
             rate_bps = departures.rate_bps.value,
             departures = departures.served,
             unseen_share = departures.unseen_share

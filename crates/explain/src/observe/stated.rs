@@ -47,8 +47,8 @@ impl Observation {
     pub fn spacing(&self) -> Option<Fact> {
         let holes = &self.holes;
         let code = match () {
-            () if holes.are_left() => "holes-left",
-            () if holes.are_closed() => "holes-closed",
+            () if holes.are_left() => "gaps-left",
+            () if holes.are_closed() => "gaps-closed",
             () => return None,
         };
         Some(fact!(

@@ -54,7 +54,7 @@ fn queue(group: &Judged, longer_than_s: f64) -> Option<usize> {
         let fact = verdict
             .facts
             .iter()
-            .find(|fact| fact.code == "held-by-shaper")?;
+            .find(|fact| fact.code == "delayed-by-shaper")?;
         fact.number("longest_wait_s")
     };
     group.ranked.iter().position(|one| {

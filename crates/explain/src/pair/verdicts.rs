@@ -180,7 +180,7 @@ fn judge(
 /// A verdict from the only capture that recorded the lost packets.
 fn by_one(mut one: Ranked) -> Ranked {
     if one.verdict.lost > 0 {
-        one.verdict.facts.push(fact!("seen-by-one"));
+        one.verdict.facts.push(fact!("captured-at-one-point"));
     }
     one
 }

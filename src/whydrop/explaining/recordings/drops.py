@@ -97,7 +97,7 @@ def _finding(
     about = {name: members[0][name] or "" for name in ("location", "interface")}
     facts = [Fact.of("dropped-here", reason=reason, kind=kind, packets=packets, **about)]
     if sent_again:
-        facts.append(Fact.of("sent-again-after-drops-here", laid=laid, count=sent_again))
+        facts.append(Fact.of("retransmitted-after-local-drops", laid=laid, count=sent_again))
     if stood > 0 and kind == "queue" and direction == "up":
         facts.append(Fact.of("local-stall", packets=stood))
     if lost_events:

@@ -44,9 +44,9 @@ def _without_path(found: list[Finding], at_hosts: list[Finding]) -> list[Finding
         if limited is None or finding.veto is not None:
             return finding
         if limited.detail == hosts.OF_RESPONDER and finding.cause in _OF_FULL_LOAD:
-            return replace(finding, veto=Fact.of("load-held-by-responder", share=limited.limited_share))
+            return replace(finding, veto=Fact.of("load-limited-by-responder", share=limited.limited_share))
         if finding.cause == "none":
-            return replace(finding, veto=Fact.of("load-held-by-host", share=limited.limited_share))
+            return replace(finding, veto=Fact.of("load-limited-by-host", share=limited.limited_share))
         return finding
 
     return [ruled(finding) for finding in found]
@@ -58,7 +58,7 @@ def _with_senders(scene: Scene, finding: Finding) -> Finding:
         return finding
     told = senders.facts(scene, finding.subject.flows)
     # That one of the limits is the cause is said once.
-    named = {fact.values["flow"] for fact in finding.facts if fact.code in ("kernel-limited", "held-by-responder")}
+    named = {fact.values["flow"] for fact in finding.facts if fact.code in ("kernel-limited", "limited-by-responder")}
     own = [fact for fact in told if fact.code != "limited-by" or fact.values["flow"] not in named]
     return replace(finding, facts=(*finding.facts, *own, *reconciling.facts(scene, finding.subject.flows)))
 
@@ -78,5 +78,5 @@ def _background(side: Side) -> Finding:
     elif side.waiting is None:
         lacking.append(Fact("no-delay-known"))
     if not side.tells_loss:
-        lacking.append(Fact("losses-not-told"))
+        lacking.append(Fact("losses-not-reported"))
     return side.finding("unknown", 0.0, lost=side.lost, facts=(*facts(side), *lacking))

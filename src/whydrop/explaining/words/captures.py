@@ -60,10 +60,11 @@ EVIDENCE: Phrases = {
     doubled-by-tap: {copies} of {packets|packet} are copies: equal to a packet shortly before except for the fields
         that hops change
     line-rate: packets are assumed to leave the capture point one at a time, at a line rate of {line_rate_bps}
-    never-came-out: {lost} of {entered|packet} that entered were lost {place}
+    lost-between: {lost} of {entered|packet} that entered were lost {place}
     vanished-outside: {lost|packet} vanished {place}; [lost_between?{lost_between} more vanished between the
         captures|between the captures nothing was lost]
-    seen-by-one: only one capture covers these losses: the other one was not running then, or is not on their path
+    captured-at-one-point: only one capture covers these losses: the other one was not running then, or is not on their
+        path
     acknowledgments-by-echoes: no acknowledgments were captured; the timestamps that the data echoes show when they
         came (RFC 7323)
     round-trips-by-retransmissions: the times of retransmissions give the round trips of {packets|packet} behind lost

@@ -54,12 +54,12 @@ HEADLINES: Phrases = {
     **table("""
     answered-late: The application that sends the data was slow to answer: this took {limited_s}, {limited_share} of
         the transfers' time.
-    acknowledgments-held: The receiver delayed acknowledgments for {limited_s}, {limited_share} of the transfers'
+    acknowledgments-delayed: The receiver delayed acknowledgments for {limited_s}, {limited_share} of the transfers'
         time.
     window-misread: The sender reads the receive window {factor} times too small: the window scale option was lost.
     window-unscaled: The receive window cannot exceed 64 KiB: the SYN of {side} came without the window scale option.
     """),
-    "held-by-window": lambda v: (
+    "limited-by-window": lambda v: (
         (
             "The receiving application did not read: the receive window was closed for {closed_s} while data was ready"
             if _closed(v)
@@ -67,7 +67,7 @@ HEADLINES: Phrases = {
         )
         + f"[lost_besides?{BESIDES}|; the path dropped nothing]."
     ),
-    "held-by-sender": _limited_by_sender,
+    "limited-by-sender": _limited_by_sender,
     "nothing-lost": _nothing_lost,
     "unexplained": lambda v: (
         "No cause explains the duration of the transfers clearly better than the others."
@@ -99,7 +99,7 @@ EVIDENCE: Phrases = {
     idle: nothing was in flight for {idle_share} of the time between first and last data
     paused-unseen: data paused for {paused_share} of the time, for longer than a round trip each time; the reason is
         not known because no acknowledgments were captured
-    stands-unseen: the amount of data in flight stays constant, at the size of the receive window or of the send
+    standing-queue-unseen: the amount of data in flight stays constant, at the size of the receive window or of the send
         buffer; the capture does not show which, because it has no acknowledgments
     """),
     "nothing-lost-in-flight": lambda v: (

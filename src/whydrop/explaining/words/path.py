@@ -10,15 +10,15 @@ HEADLINES = table("""
         for {outage_s}, then packets passed again]: this explains {losses}.
     lost-in-silence: [lost?Nothing passed for {silence_s}: this explains {losses}.|Nothing was acknowledged for
         {silence_s}, then packets passed again; no packet was lost.]
-    too-large-told: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of {passed_bytes:exact_size}
-        do|more than {mtu_bytes:exact_size} do not pass][router?, as {router} reported to their sender][lost?:
-        {losses} [one_lost?was|were] too large].
-    too-large-untold: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of
+    too-large-reported: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of
+        {passed_bytes:exact_size} do|more than {mtu_bytes:exact_size} do not pass][router?, as {router} reported to
+        their sender][lost?: {losses} [one_lost?was|were] too large].
+    too-large-unreported: Packets of [failed_bytes?{failed_bytes:exact_size} do not pass, those of
         {passed_bytes:exact_size} do|more than {mtu_bytes:exact_size} do not pass], and no router reports it to their
         sender[lost?: {losses} [one_lost?was|were] too large].
     joined-before-router: A device on the path joins packets: {router} refused one of {packet_bytes:exact_size} as too
         large, but none of more than {largest_sent_bytes:exact_size} was sent[lost?. This explains {losses}].
-    hole-stays-open: {missing_bytes} never arrived at the receiver, which asked for them until the capture ended,
+    gap-remains: {missing_bytes} never arrived at the receiver, which asked for them until the capture ended,
         {waited_s} later.
     sack-mangled: A device on the path damages selective acknowledgments: they report sequence numbers that were never
         sent.
@@ -41,19 +41,19 @@ HEADLINES = table("""
 """)
 
 EVIDENCE = table("""
-    came-out-in-silence: an outage lets no packet pass, but packets left the path during {out_s} of the {silence_s} in
+    departed-in-silence: an outage lets no packet pass, but packets left the path during {out_s} of the {silence_s} in
         which all entering packets were lost
-    repeated-into-silence: {trials|transmission} within {silence_s}, each a round trip or more after the one before,
-        had no reply; random loss as frequent as in the rest of the capture (at most {loss_share}) does not explain
-        that
+    retransmitted-into-silence: {trials|transmission} within {silence_s}, each a round trip or more after the one
+        before, had no reply; random loss as frequent as in the rest of the capture (at most {loss_share}) does not
+        explain that
     too-big-messages: {router} reported {messages|time} that packets of {packet_bytes:exact_size} are too large, and
         named [mtu_bytes?an MTU of {mtu_bytes:exact_size}|no MTU]
-    sizes-tell: all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of
+    sizes-show: all {failed|transmission} of {smallest_lost_bytes:exact_size} or more failed, and {passed|packet} of
         up to {largest_passed_bytes:exact_size} arrived, [lowered?after the sender gave up the larger ones|some of
         them in between]
     joined-before-router: each packet that {router} refused is the sum of two or more that were sent one by one: large
         or generic receive offload joined them on a device that forwards packets
-    hole-stays-open: {missing_bytes} stayed missing for {waited_s}, until the capture ended, although later data or
+    gap-remains: {missing_bytes} stayed missing for {waited_s}, until the capture ended, although later data or
         packets arrived[full_bytes?; the missing data are whole segments of {full_bytes:exact_size}, and no segment of
         that size ever arrived]
     sack-mangled: {outside} of {blocks|block} of selective acknowledgments report sequence numbers that were never
@@ -78,7 +78,7 @@ EVIDENCE = table("""
     acknowledged-late: {reordered} of {data_packets|data packet} were acknowledged after later ones and were not
         retransmitted
     overtaken-between: between the captures, later packets overtook {overtaken|packet}
-    sent-again: [one?1 packet was retransmitted[spurious? needlessly|, and not needlessly]|[spurious?of
+    retransmitted: [one?1 packet was retransmitted[spurious? needlessly|, and not needlessly]|[spurious?of
         {retransmitted|retransmitted packet}, only {spurious} had arrived before|[retransmitted?{retransmitted|packet}
         were retransmitted, none needlessly|no packet was retransmitted]]]
     losses-without-sack: without SACK (RFC 2018), acknowledgments do not show which retransmitted packets had arrived;

@@ -9,8 +9,8 @@ from whydrop.text.phrases import table
 
 HEADLINES = table("""
     dropped-by-policer: A policer at {rate_bps} with a {burst_bytes} bucket dropped {losses}.
-    dropped-at-random: [mean_burst_packets?Bursty random|Random] loss of {loss_share} explains {losses}; [link_is_full?a full link of {link_rate_bps} set
-        the goodput, not the loss.|the losses follow neither load nor time.]
+    dropped-at-random: [mean_burst_packets?Bursty random|Random] loss of {loss_share} explains {losses}; [link_is_full?a
+        full link of {link_rate_bps} set the goodput, not the loss.|the losses follow neither load nor time.]
 """)
 
 
@@ -24,7 +24,7 @@ EVIDENCE = table("""
     waited-before-losses: the queueing delay just before a loss was {median_s} (median)
     best-bucket-poor: no policer fits: the prediction score of the best token bucket is only {certainty_share} (0 % is
         chance, 100 % is perfect)
-    bucket-tells-little: no policer fits: over {lost|loss}, the best token bucket has a prediction score of
+    bucket-explains-little: no policer fits: over {lost|loss}, the best token bucket has a prediction score of
         {certainty_share} (0 % is chance, 100 % is perfect)
     fits-some-bucket: {lost|loss} in {runs|run} of consecutive packets: too few to prove a policer, because some token
         bucket fits them by chance
@@ -45,9 +45,9 @@ EVIDENCE = table("""
     policer-behind-queue: before the policer is a queue that drains at {drain_rate_bps} and delays packets by up to
         {long_wait_s}
     packets-waited: a policer delays nothing; the queueing delay just before a loss was {waited_s}
-    packets-waited-inside: a policer delays nothing; packets were queued {waited_s} before a loss, and each lost one
+    packets-queued-between: a policer delays nothing; packets were queued {waited_s} before a loss, and each lost one
         found {inside} packets in the queue
-    packets-seen-to-wait: a policer at {rate_bps} delays nothing; queueing delays of up to {seen_longest_wait_s} were
+    queueing-delay-measured: a policer at {rate_bps} delays nothing; queueing delays of up to {seen_longest_wait_s} were
         seen
     # random loss
     losses-follow-no-queue: the delay just before a loss was longer than {longer_than_share} of all delays: losses do
@@ -164,8 +164,8 @@ ADVICE: Advice = {
         "hop's interfaces, optical power, duplex, radio:",
         "$ ethtool -S DEV | grep -Ei 'err|drop|crc|fcs'",
         "$ ip -s -s link show DEV",
-        "[mean_burst_packets?Runs of losses are typical of interference and of a radio signal that fades: compare their "
-        "times with the signal level.]",
+        "[mean_burst_packets?Runs of losses are typical of interference and of a radio signal that fades: compare "
+        "their times with the signal level.]",
         "[link_is_full?The link of {link_rate_bps} is full: without the losses a transfer gets no more than that.]",
         "[limited?[wide?Loss-based congestion control takes each loss for congestion. BBR depends on loss far less:|At "
         "this loss rate and a round trip of {base_rtt_s}, loss-based congestion control gets {least_bps to most_bps} "

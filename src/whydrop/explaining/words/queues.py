@@ -11,9 +11,9 @@ HEADLINES = table("""
         dropped {losses}.
     dropped-by-deep-queue: A deep queue draining at {drain_rate_bps} delayed packets by up to {longest_wait_s} and
         dropped {losses} when it was full.
-    held-by-shaper: A shaper at {rate_bps} delayed packets by up to {longest_wait_s}[lost_besides?[; this does not
+    delayed-by-shaper: A shaper at {rate_bps} delayed packets by up to {longest_wait_s}[lost_besides?[; this does not
         explain {lost_besides|loss}]| and dropped none].
-    held-on-the-way-back: Acknowledgments were queued on the return path: half of them for {typical_wait_s} or longer,
+    delayed-on-return-path: Acknowledgments were queued on the return path: half of them for {typical_wait_s} or longer,
         none for longer than {longest_wait_s}. This limits the sender.
     marked-by-aqm: Active queue management marked packets instead of dropping them: [marked?{marked|packet} got the
         congestion mark|{echoes|echo} of congestion marks came back to the sender].
@@ -28,9 +28,9 @@ EVIDENCE = table("""
         were delayed by {waited_s}
     burst-came-through: {burst_bytes} arrived within {over_s}; a queue that drains at {rate_bps} sends no faster than
         its rate
-    holes-left: at {empty} of {runs|loss}, a gap remains that is as long as sending the lost packets would have taken:
+    gaps-left: at {empty} of {runs|loss}, a gap remains that is as long as sending the lost packets would have taken:
         a busy queue would have closed it
-    holes-closed: at {closed} of {runs|loss}, the packets before and after the lost ones are as close together as
+    gaps-closed: at {closed} of {runs|loss}, the packets before and after the lost ones are as close together as
         others: a queue dropped the lost packets and went on sending
     waited-a-round-trip: half of the data was queued for longer than a round trip of {base_rtt_s}
     delay-before-losses: just before a loss, the queueing delay was {median_s}[is_interval? ({low_s to high_s})],
@@ -39,10 +39,10 @@ EVIDENCE = table("""
         median error of {residual_s}
     queue-overflows: a queue that drains at {rate_bps} and overflows at {limit_bytes} predicts which packets are lost:
         prediction score {certainty_share} (0 % is chance, 100 % is perfect)
-    came-out-at: queued packets left at {rate_bps} (IP bytes, measured over {departures|departure})[; {unseen_share}
-        of this rate carried packets that are in neither capture]
-    found-as-much-inside: each lost packet found {inside|packet} in the queue; no other packet found more than {most}
-    found-inside: lost packets found {low} to {high} packets in the queue (median {median}); others found up to {most}
+    departures-at-rate: queued packets left at {rate_bps} (IP bytes, measured over {departures|departure})[;
+        {unseen_share} of this rate carried packets that are in neither capture]
+    found-as-much-queued: each lost packet found {inside|packet} in the queue; no other packet found more than {most}
+    found-queued: lost packets found {low} to {high} packets in the queue (median {median}); others found up to {most}
     queue-not-full: a full queue drops whatever arrives; lost packets found {low} to {high} in the queue, and others
         were accepted when {most} were in it
     acknowledgments-thinned: a link of {rate_bps} on which a newer acknowledgment replaces a queued one would have
@@ -69,13 +69,13 @@ EVIDENCE = table("""
     waits-unmanaged: half of all packets were queued for more than {typical_s}: queue management does not allow so long
         a delay
     drops-begin-late: queue management drops long before delays of {low_s}, at which these losses began
-    found-nothing-inside: queue management acts on queued packets; {share:share} of the lost packets found the queue
+    found-nothing-queued: queue management acts on queued packets; {share:share} of the lost packets found the queue
         empty
     # models replayed
-    fifo-would-hold: a FIFO draining at {rate_bps} would have delayed packets by up to {longest_wait_s}, and
+    fifo-would-queue: a FIFO draining at {rate_bps} would have delayed packets by up to {longest_wait_s}, and
         {held_too_long} of them by more than the captures show; [seen_longer?all but {seen_longer} packets took less
         than|no packet took more than] {seen_longest_wait_s} longer than the fastest
-    shaper-would-hold: a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by
+    shaper-would-queue: a shaper at {rate_bps} drops nothing until its queue is full: it would have delayed packets by
         up to {longest_wait_s} instead of losing {lost}; [seen_longer?all but {seen_longer} packets took less than|no
         packet took more than] {seen_longest_wait_s} longer than the fastest
     policer-misses: no policer fits: the best one would have dropped [dropped?{dropped|packet}, but [hits?only

@@ -173,7 +173,7 @@ FACTS: dict[str, Phrase] = {
     **table("""
     # this host
     dropped-here: the kernel of this host dropped {packets|packet}[ at {interface}]: {reason}[, in {location}]
-    sent-again-after-drops-here: {laid} of {count|retransmitted segment} followed a drop of the same bytes on this
+    retransmitted-after-local-drops: {laid} of {count|retransmitted segment} followed a drop of the same bytes on this
         host[others_lost?; where the others were lost is not known]
     local-stall: a full queue of this host refused {packets|segment}, and TCP sent them later without a retransmission
         (a local stall, not congestion of the path)
@@ -203,7 +203,7 @@ FACTS: dict[str, Phrase] = {
         {captured}[reason=lost-on-the-way?: taken at the receiver, it lacks those that were
         lost][reason=after-last-sample?: it goes on after their last samples]
     losses-without-delay: packets were lost under load, and none was queued for more than {limit_s}: no queue was full
-    losses-not-told: neither the flows nor the probes of this recording count losses
+    losses-not-reported: neither the flows nor the probes of this recording count losses
     no-load: the test made no load: the behaviour of queues is not known
     no-delay-known: delays are not known: too few samples with and without load
     direction-unknown: both directions had load, and no one-way delay shows in which of them packets are queued
@@ -219,7 +219,7 @@ FACTS: dict[str, Phrase] = {
     end-in-trouble: from {after_s} after the first sample on[pauses?, its process did not run for {paused_s}
         ({pauses|pause}, the longest of {longest_s})][thrown_away?, its kernel counted {thrown_away|datagram} that
         found the receive buffer full]; these are left out of the losses and times below
-    held-by-responder: the responder [is_up?limited its reading of {flow}|paced {flow}[ to {to_bps}]] for
+    limited-by-responder: the responder [is_up?limited its reading of {flow}|paced {flow}[ to {to_bps}]] for
         {share:share} of the time: this is its own --max-rate
     send-buffer-full: the send buffer of {buffer_bytes} had room for {data_bytes} of data of {flow}, the most that can
         be sent in a round trip of {rtt_s}: {flow} carried {rate_bps}, and its congestion window allowed more
@@ -243,11 +243,11 @@ FACTS: dict[str, Phrase] = {
     waits-unmanaged: half of all probes were queued for {typical_s}: queue management allows no such delay
     delay-stays-low: load delays packets by at most {high_s} (median, upper end of its 95 % interval)
     # why causes are ruled out
-    queue-stands-anyway: the bottleneck's queue stays at {induced_s} and never empties: a larger window would lengthen
-        it and speed up nothing
-    load-held-by-responder: the responder's own limit reduced the rate for {share:share} of the time: the path under
+    queue-stands-regardless: the bottleneck's queue stays at {induced_s} and never empties: a larger window would
+        lengthen it and speed up nothing
+    load-limited-by-responder: the responder's own limit reduced the rate for {share:share} of the time: the path under
         full load is not known
-    load-held-by-host: a host, not the path, limited the flows for {share:share} of the time: they did not fill the
+    load-limited-by-host: a host, not the path, limited the flows for {share:share} of the time: they did not fill the
         path
     too-few-drops: losses came at {count|moment} only: a queue overflows more often
     managed-queue-possible: the delay stays near its highest ({median_s} of {highest_s}) and losses come there: the

@@ -67,7 +67,7 @@ fn too_large(flow: &FlowRef, hole: &OpenHole, flows: &[FlowRef]) -> Option<Condi
         .insert("mtu_bytes".to_owned(), between(largest, smallest_failed));
     condition.facts = vec![
         fact!(
-            "too-large-untold",
+            "too-large-unreported",
             flows = 1_u64,
             failed_bytes = u64::from(smallest_failed),
             passed_bytes = u64::from(largest)
@@ -88,7 +88,7 @@ fn unknown(flow: &Flow, hole: &OpenHole) -> Condition {
 fn stays_open(hole: &OpenHole) -> Fact {
     let bytes: i64 = hole.runs_bytes.iter().sum();
     fact!(
-        "hole-stays-open",
+        "gap-remains",
         missing_bytes = bytes.max(0) as u64,
         waited_s = seconds(hole.until_ns - hole.since_ns)
     )

@@ -43,7 +43,7 @@ fn by_size(flow: &Flow, notice: &Notice) -> Condition {
             high: Some(f64::from(mtu_bytes)),
         },
     );
-    let headline = fact!("too-large-told", flows = 1_u64).with("router", router(notice));
+    let headline = fact!("too-large-reported", flows = 1_u64).with("router", router(notice));
     condition.facts = vec![headline, messages(notice)];
     condition
 }

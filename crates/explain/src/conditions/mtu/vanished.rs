@@ -122,13 +122,13 @@ fn by_sizes(names: Vec<String>, sizes: &Sizes) -> Condition {
         .insert("mtu_bytes".to_owned(), between(low, high));
     condition.facts = vec![
         fact!(
-            "too-large-untold",
+            "too-large-unreported",
             flows = flows,
             failed_bytes = u64::from(high),
             passed_bytes = u64::from(low)
         ),
         fact!(
-            "sizes-tell",
+            "sizes-show",
             failed = sizes.failed,
             smallest_lost_bytes = u64::from(high),
             passed = sizes.passed,

@@ -79,7 +79,7 @@ def _finding(direction: str, name: str, group: list[HeldShares], judged: list[Si
             break
         if side.direction in (direction, "both") and name in _WINDOWS and side.stands and side.waiting is not None:
             # The bottleneck works all the time: a larger window would make the queue longer, and no rate higher.
-            veto = Fact.of("queue-stands-anyway", low_s=side.waiting.low_s, induced_s=side.waiting.induced.value)
+            veto = Fact.of("queue-stands-regardless", low_s=side.waiting.low_s, induced_s=side.waiting.induced.value)
     # What holds all flows of a side competes with the causes of that side.
     for side in judged:
         if set(side.subject.flows) == set(subject.flows):
@@ -104,7 +104,7 @@ def _facts(limits: HeldShares, name: str) -> tuple[Fact, ...]:
     if name == FAR_END:
         to_bps = document.number(flow.runner_facts.get("held_to_bps_by_responder")) or None
         told: dict[str, Value] = {"flow": flow.name, "direction": flow.direction, "share": share, "to_bps": to_bps}
-        return (Fact("held-by-responder", told),)
+        return (Fact("limited-by-responder", told),)
     own = Fact.of(
         "kernel-limited",
         flow=flow.name,

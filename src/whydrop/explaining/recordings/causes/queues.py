@@ -338,4 +338,4 @@ def _nothing(side: Side) -> Finding | None:
     small = Fact.of("delay-stays-low", high_s=max(0.0, waiting.induced.high), limit_s=side.deep_s)
     quantities = {name: one for name, one in _quantities(side).items() if name in ("induced_delay_s", "base_rtt_s")}
     finding = side.finding("none", nats, quantities=quantities, facts=(small, *facts(side)))
-    return finding if side.tells_loss else replace(finding, facts=(*finding.facts, Fact("losses-not-told")))
+    return finding if side.tells_loss else replace(finding, facts=(*finding.facts, Fact("losses-not-reported")))
