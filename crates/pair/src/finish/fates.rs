@@ -377,21 +377,7 @@ fn decide_flow(
     open: &mut Open,
 ) {
     let upstream = flow.direction.upstream().unwrap_or(0);
-    let downstream = 1 - upstream;
-    let mut in_order: Vec<(u32, u32)> = Vec::with_capacity(places.len());
-    let mut last_ns: Option<i64> = None;
-    for &at in places {
-        let packet = &packets[at as usize];
-        if packet.is_at(upstream) {
-            in_order.push((packet.index[upstream], at));
-            if packet.payload_bytes > 0 {
-                last_ns = last_ns.max(Some(packet.time_ns[upstream]));
-            }
-        }
-    }
-    if !in_order.is_sorted() {
-        in_order.sort_unstable();
-    }
+    let (in_order, last_ns) = in_order(packets, places, upstream);
     let segments = flow.tracked[upstream]
         .map(|place| &tracked[upstream].connections[place.connection].flows[place.flow]);
     let mut segments = segments.map(Segments::of);
@@ -413,17 +399,7 @@ fn decide_flow(
             transmissions::mark(&mut packets[at as usize], segment);
         }
         if packet.is_matched() {
-            open.rates[upstream].passed += 1;
-            // packets that would be unproven if they were not matched
-            let unproven = match segment.map_or(Fate::Unknown, |segment| segment.fate) {
-                Fate::Unknown => Some(!goes_on_after(&packet)),
-                Fate::Delivered => Some(segment.is_some_and(repeats_delivered)),
-                Fate::Lost => None,
-            };
-            open.matched_unproven_data[upstream] += u64::from(is_data && unproven == Some(true));
-            // only if the absence of the packet would have proved a miss by the capture
-            open.rates[downstream].passed += u64::from(is_data && unproven == Some(false));
-            open.matched_unproven[upstream] += u64::from(!is_data);
+            open.count_matched(upstream, is_data, segment, goes_on_after(&packet));
             continue;
         }
         if packet.crossing != Crossing::Undecided {
@@ -436,34 +412,94 @@ fn decide_flow(
         let repeats = repeats.get_or_insert_with(|| Repeats::of(packets, places, upstream));
         let others = repeats.others(at);
         let verdict = data_verdict(&others, segment, goes_on_after(&packet));
-        let packet = &mut packets[at as usize];
+        open.settle(&mut packets[at as usize], at, upstream, verdict);
+    }
+    // some that only the downstream capture holds
+    if holders.by_one[1 - upstream] {
+        open.settle_missed_upstream(packets, places, upstream);
+    }
+}
+
+/// The packets of the upstream capture in its order, with their places, and the time of the last one with data.
+fn in_order(
+    packets: &[PairPacket],
+    places: &[u32],
+    upstream: usize,
+) -> (Vec<(u32, u32)>, Option<i64>) {
+    let mut in_order: Vec<(u32, u32)> = Vec::with_capacity(places.len());
+    let mut last_ns: Option<i64> = None;
+    for &at in places {
+        let packet = &packets[at as usize];
+        if packet.is_at(upstream) {
+            in_order.push((packet.index[upstream], at));
+            if packet.payload_bytes > 0 {
+                last_ns = last_ns.max(Some(packet.time_ns[upstream]));
+            }
+        }
+    }
+    if !in_order.is_sorted() {
+        in_order.sort_unstable();
+    }
+    (in_order, last_ns)
+}
+
+impl Open {
+    /// Counts a packet of both captures: what it would have proved if it were missing downstream.
+    fn count_matched(
+        &mut self,
+        upstream: usize,
+        is_data: bool,
+        segment: Option<&Segment>,
+        goes_on: bool,
+    ) {
+        self.rates[upstream].passed += 1;
+        // packets that would be unproven if they were not matched
+        let unproven = match segment.map_or(Fate::Unknown, |segment| segment.fate) {
+            Fate::Unknown => Some(!goes_on),
+            Fate::Delivered => Some(segment.is_some_and(repeats_delivered)),
+            Fate::Lost => None,
+        };
+        self.matched_unproven_data[upstream] += u64::from(is_data && unproven == Some(true));
+        // only if the absence of the packet would have proved a miss by the capture
+        self.rates[1 - upstream].passed += u64::from(is_data && unproven == Some(false));
+        self.matched_unproven[upstream] += u64::from(!is_data);
+    }
+
+    /// Records the verdict on a data packet.
+    fn settle(&mut self, packet: &mut PairPacket, at: u32, upstream: usize, verdict: Verdict) {
         match verdict {
             Verdict::Lost => packet.crossing = Crossing::Lost,
             Verdict::Missed => {
                 packet.crossing = Crossing::MissedDownstream;
-                open.rates[downstream].missed += 1;
-                open.rates[downstream].passed += 1;
+                self.count_missed(1 - upstream);
             }
-            Verdict::Unproven => open.unproven_data[upstream].push(at),
-            Verdict::Ambiguous => open.ambiguous[upstream].push(at),
+            Verdict::Unproven => self.unproven_data[upstream].push(at),
+            Verdict::Ambiguous => self.ambiguous[upstream].push(at),
         }
     }
-    // some that only the downstream capture holds
-    let missed = if holders.by_one[downstream] {
-        places
-    } else {
-        &[]
-    };
-    for &at in missed {
-        let packet = &mut packets[at as usize];
-        if !packet.is_at(upstream)
-            && packet.crossing == Crossing::Undecided
-            && !open.may_be_copies.contains(&at)
-        {
-            packet.crossing = Crossing::MissedUpstream;
-            open.rates[upstream].missed += 1;
-            open.rates[upstream].passed += 1;
+
+    /// Packets of the downstream capture alone were missed by the upstream one, if they cannot be copies.
+    fn settle_missed_upstream(
+        &mut self,
+        packets: &mut [PairPacket],
+        places: &[u32],
+        upstream: usize,
+    ) {
+        for &at in places {
+            let packet = &mut packets[at as usize];
+            if !packet.is_at(upstream)
+                && packet.crossing == Crossing::Undecided
+                && !self.may_be_copies.contains(&at)
+            {
+                packet.crossing = Crossing::MissedUpstream;
+                self.count_missed(upstream);
+            }
         }
+    }
+
+    fn count_missed(&mut self, side: usize) {
+        self.rates[side].missed += 1;
+        self.rates[side].passed += 1;
     }
 }
 
