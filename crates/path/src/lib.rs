@@ -26,7 +26,7 @@
 //! | [`LinuxPolice`] | nothing | packets beyond rate, peak rate or size | Linux `act_police` |
 //! | [`Shaper`] | packets beyond rate and burst | packets that find its queue full | Linux `tbf` |
 //! | [`RandomLoss`] | nothing | by chance, alone or in bursts | Gilbert 1960, Elliott 1963 |
-//! | [`Delay`], [`Jitter`] | for a constant or random time | nothing | |
+//! | [`Delay`], [`Jitter`], [`Detour`] | for a constant or random time | nothing | |
 //! | [`Red`], [`Pie`], [`CoDel`] | at their drain rate | early, to keep the queue short | Floyd 1993, RFC 8033, RFC 8289 |
 //! | [`FqCoDel`], [`FqPie`], [`Cake`] | at their drain rate, with a queue per flow | early, from the flow that fills the queue | RFC 8290, Linux `fq_pie`, `sch_cake` |
 //! | [`DualPi2`] | at their drain rate, ECT(1) ahead | early, or marks | RFC 9332 |
@@ -63,7 +63,7 @@ mod transmitter;
 pub use aqm::{Cake, CoDel, DualPi2, FqCoDel, FqPie, Pie, Red};
 pub use chain::Chain;
 pub use colour::{Colour, SingleRateThreeColour, TwoRateThreeColour};
-pub use delay::{Delay, Jitter};
+pub use delay::{Delay, Detour, Jitter};
 pub use element::{
     Arrival, Decision, Ecn, Header, Outcome, PathElement, overhead, replay, replay_with, settle,
 };

@@ -2,9 +2,9 @@
 
 use super::{ElementSpec, PathSpec, SpecError};
 use crate::{
-    Batches, Cake, Chain, CoDel, Delay, DualPi2, Fifo, FqCoDel, FqPie, Jitter, Limit, LinuxPolice,
-    Outage, PathElement, Pie, Policer, RandomLoss, Red, Shaper, SingleRateThreeColour, TickShaper,
-    TwoRateThreeColour,
+    Batches, Cake, Chain, CoDel, Delay, Detour, DualPi2, Fifo, FqCoDel, FqPie, Jitter, Limit,
+    LinuxPolice, Outage, PathElement, Pie, Policer, RandomLoss, Red, Shaper, SingleRateThreeColour,
+    TickShaper, TwoRateThreeColour,
 };
 
 type Element = Box<dyn PathElement + Send>;
@@ -95,6 +95,15 @@ impl ElementSpec {
                 let jitter = Jitter::new(signed(low_ns), signed(high_ns), own.unwrap_or(seed));
                 Box::new(flag(jitter, reorders, Jitter::reordering))
             }
+            Self::Detour {
+                probability,
+                extra_ns,
+                seed: own,
+            } => Box::new(Detour::new(
+                probability,
+                signed(extra_ns),
+                own.unwrap_or(seed),
+            )),
             Self::Batches {
                 turn_ns,
                 most_packets,

@@ -222,6 +222,8 @@ elements! {
     Delay "delay" { time_ns: u64; }
     /// See [`Jitter`](crate::Jitter): uniform between two bounds.
     Jitter "jitter" { low_ns: u64, high_ns: u64; reorders: bool, seed: Option<u64> }
+    /// See [`Detour`](crate::Detour).
+    Detour "detour" { probability: f64, extra_ns: u64; seed: Option<u64> }
     /// See [`Batches`](crate::Batches).
     Batches "batches" { turn_ns: u64, most_packets: f64; }
     /// Nothing passes from one time to another: see [`Outage`](crate::Outage).
