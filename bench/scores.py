@@ -118,7 +118,7 @@ def _drawn(seed: int, jobs: str) -> Iterator[Set]:
     folder = DRAWN / f"pairs-{seed}"
     command = ("--jobs", jobs, "--", *EXPLAIN.split())
     for which, more in (("both", ()), ("first", ("--single",)), ("second", ("--behind",))):
-        words = (SIMULATE, "score-pairs", str(folder), *more, *command)
+        words = (SIMULATE, "score", str(folder), *more, *command)
         # One capture alone does not show which packets were lost between two.
         numbers = _PAIRS if more else _DRAWN_PAIRS
         yield Set(f"drawn: pairs {seed}, {which}", words, numbers, ("pairs", "--count", "96"), folder)

@@ -17,7 +17,7 @@
 //! ```sh
 //! cargo run --release -p whydrop-simulate -- published --out /tmp/published
 //! cargo run --release -p whydrop-simulate -- pairs --out /tmp/pairs --seed 1 --count 48
-//! cargo run --release -p whydrop-simulate -- score-pairs /tmp/pairs --jobs 2 -- whydrop explain --json
+//! cargo run --release -p whydrop-simulate -- score /tmp/pairs --jobs 2 -- whydrop explain --json
 //! ```
 //!
 //! The hosts follow Linux in everything that affects losses and delays: CUBIC (RFC 9438) and NewReno, SACK with D-SACK,

@@ -17,7 +17,7 @@ Examples:
   whydrop-simulate suite --out /tmp/suite --split train --seed 1 --count 52
   whydrop-simulate score /tmp/suite --jobs 2 -- uv run --no-sync whydrop explain --json
   whydrop-simulate pairs --out /tmp/pairs --seed 1 --count 48
-  whydrop-simulate score-pairs /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json";
+  whydrop-simulate score /tmp/pairs --jobs 2 -- uv run --no-sync whydrop explain --json";
 
 /// Make captures with known truth by simulating TCP over models of paths.
 #[derive(Parser)]
@@ -46,9 +46,6 @@ enum Command {
         #[arg(long, value_name = "PLACE", value_parser = PossibleValuesParser::new(TAP_NAMES))]
         tap: Option<String>,
     },
-    /// Compare a command's JSON for every capture of a suite with the truths: causes, false accusations, losses,
-    /// parameters
-    Score(Scoring),
     /// List the kinds of captures and the correct causes of each
     Kinds,
     /// Write b.pcap and y.pcap, taken before and behind a policer of 300 Mbit/s with a bucket of 50 KB, and truth.json:
@@ -72,9 +69,10 @@ enum Command {
     Downloads(DrawnPairs),
     /// List the mechanisms of pairs and the correct causes of each
     Mechanisms,
-    /// Compare a command's JSON for both captures of every pair with the truths: causes, lost packets, clocks,
-    /// parameters, families of queue management; by mechanism and by treatment
-    ScorePairs {
+    /// Compare a command's JSON for every capture, or for both captures of every pair, with the truths: causes, false
+    /// accusations, lost packets, clocks, parameters, families of queue management; by mechanism and by treatment
+    #[command(alias = "score-pairs")]
+    Score {
         /// Explain only the first capture of each pair: causes and families
         #[arg(long)]
         single: bool,
@@ -157,7 +155,6 @@ fn main() -> ExitCode {
             };
             finish(suite::write(&config, &drawn.out, progress(config.count)))
         }
-        Command::Score(scoring) => finish(score::suite::score(&scoring)),
         Command::Kinds => {
             for kind in Kind::ALL {
                 println!("{:30} {}", kind.name(), kind.right_causes().join(", "));
@@ -182,7 +179,7 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Command::ScorePairs {
+        Command::Score {
             single,
             behind,
             scoring,
@@ -192,7 +189,7 @@ fn main() -> ExitCode {
                 (_, true) => &["y"],
                 _ => &["b", "y"],
             };
-            finish(score::pairs::score(&scoring, points))
+            finish(score::score(&scoring, points))
         }
         Command::ScoreTime(scoring) => finish(score::time::score(&scoring)),
     }

@@ -35,39 +35,31 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// The entries of the folder with a truth, in order; `make` is the command that makes some.
-    pub(super) fn truths(
-        &self,
-        is_truth: impl Fn(&Path) -> bool,
-        missing: &str,
-        make: &str,
-    ) -> Result<Vec<PathBuf>, ScoreError> {
+    /// The entries of the folder with a truth, in order: the truth files of captures, or the folders of pairs; the
+    /// folder itself if it is a pair.
+    pub(super) fn entries(&self) -> Result<Vec<PathBuf>, ScoreError> {
+        let is_pair = |path: &Path| path.join("truth.json").is_file();
+        let is_truth = |path: &Path| path.to_string_lossy().ends_with(".truth.json");
+        if is_pair(&self.folder) {
+            return Ok(vec![self.folder.clone()]);
+        }
         let shown = self.folder.display();
         let unreadable = |e: std::io::Error| ScoreError(format!("{shown}: cannot list: {e}"));
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            if is_truth(&path) {
+            if is_pair(&path) || is_truth(&path) {
                 found.push(path);
             }
         }
         if found.is_empty() {
             return Err(ScoreError(format!(
-                "{shown}: no {missing} here: make {make} first with `whydrop-simulate {}`",
-                make.trim_start_matches("a ")
+                "{shown}: neither *.truth.json nor folders with a truth.json here: make some first with \
+                 `whydrop-simulate suite` or `whydrop-simulate pairs`"
             )));
         }
         found.sort();
         Ok(found)
-    }
-
-    /// The folder itself if it is a pair, otherwise the pairs in it.
-    pub(super) fn pair_folders(&self) -> Result<Vec<PathBuf>, ScoreError> {
-        let is_pair = |path: &Path| path.join("truth.json").is_file();
-        if is_pair(&self.folder) {
-            return Ok(vec![self.folder.clone()]);
-        }
-        self.truths(is_pair, "folder with a truth.json", "pairs")
     }
 
     /// Applies `work` to every path. Returns the results in no particular order, and the failures by path.
@@ -121,7 +113,12 @@ pub(super) fn print_failures(failures: &[String]) {
     failures.iter().for_each(|failure| println!("  {failure}"));
 }
 
-pub(super) fn read_truth(path: &Path) -> Result<Value, String> {
+/// The truth of an entry.
+pub(super) fn read_truth(entry: &Path) -> Result<Value, String> {
+    let path = match entry.is_dir() {
+        true => entry.join("truth.json"),
+        false => entry.to_path_buf(),
+    };
     let text = fs::read_to_string(path).map_err(|e| e.to_string())?;
     serde_json::from_str(&text).map_err(|e| e.to_string())
 }

@@ -31,7 +31,7 @@ impl Compared {
 
 /// Runs the command on each capture of the transfers in the folder and prints the errors.
 pub fn score(scoring: &Scoring) -> Result<(), ScoreError> {
-    let folders = scoring.pair_folders()?;
+    let folders = scoring.entries()?;
     let (compared, failures) = scoring.each(&folders, |folder| compare_folder(folder, scoring));
     let mut compared: Vec<Compared> = compared.into_iter().flatten().collect();
     compared.sort_by(|a, b| (a.point, &a.name).cmp(&(b.point, &b.name)));
@@ -41,7 +41,7 @@ pub fn score(scoring: &Scoring) -> Result<(), ScoreError> {
 }
 
 fn compare_folder(folder: &Path, scoring: &Scoring) -> Result<Vec<Compared>, String> {
-    let truth = read_truth(&folder.join("truth.json"))?;
+    let truth = read_truth(folder)?;
     // without the return path no acknowledgment is captured, so limiters cannot be determined
     if !truth["reverse_captured"].as_bool().unwrap_or(true) {
         return Ok(Vec::new());

@@ -27,7 +27,7 @@ use crate::files::WriteError;
 use crate::history::{History, PacketFate};
 use crate::limiter::{Account, Limiter};
 use crate::network::Simulation;
-use crate::score::pairs::{BURST, ONE_PACKET_BYTES, RATE};
+use crate::score::{RATE, burst_share};
 use crate::suite::{Independent, Split};
 use draw::{ELEMENT_STAGE, World};
 pub use kind::Mechanism;
@@ -190,7 +190,7 @@ fn run(world: World, seed: u64) -> (SimulatedPair, History) {
 /// The tolerance of a policer's parameter, as in the scores.
 fn allowed_share(name: &str, value: f64) -> f64 {
     match name.ends_with("burst_bytes") {
-        true => BURST.max(ONE_PACKET_BYTES / value.max(1.0)).min(0.99),
+        true => burst_share(value).min(0.99),
         false => RATE,
     }
 }

@@ -1,10 +1,11 @@
-//! Tables of the scores: by mechanism, by treatment, by number, and a list of the pairs with faults.
+//! Tables of the scores: by mechanism, by treatment, by number, and a list of the entries with faults.
 
 use std::collections::BTreeMap;
 
-use super::judge::{Compared, Judged};
-use crate::score::run::print_failures;
-use crate::score::statistics::{counted, grouped, quantile};
+use super::judge::Judged;
+use super::numbers::Compared;
+use super::run::print_failures;
+use super::statistics::{counted, grouped, quantile};
 
 pub fn print(judged: &[Judged], failures: &[String]) {
     groups("mechanism", judged, |j| vec![j.group.as_str()]);
@@ -25,19 +26,32 @@ pub fn print(judged: &[Judged], failures: &[String]) {
         count(&|j| j.accused),
         count(&|j| j.faults().is_empty()),
     );
+    confidences(judged);
     println!("\nmisses:");
     for j in judged.iter().filter(|j| !j.faults().is_empty()) {
-        println!(
-            "  {} [{}]: {}",
-            j.name,
-            j.treatments.join(" "),
-            j.faults().join("; ")
-        );
+        let faults = j.faults().join("; ");
+        println!("  {} {} [{}]: {faults}", j.name, j.group, j.circumstances);
     }
     print_failures(failures);
 }
 
-/// Families of queue management, for pairs with ten or more drops.
+/// How far the confidences of the headlines that name a cause are from what came true.
+fn confidences(judged: &[Judged]) {
+    let unknown = judged.iter().filter(|j| j.cause == "unknown").count();
+    let named: Vec<&Judged> = judged.iter().filter(|j| j.cause != "unknown").collect();
+    let right = named.iter().filter(|j| j.cause_right).count();
+    let mean = |of: &dyn Fn(&Judged) -> f64| {
+        named.iter().map(|j| of(j)).sum::<f64>() / named.len().max(1) as f64
+    };
+    println!(
+        "headlines: {right} right, {} wrong, {unknown} unknown; mean confidence {:.3}, Brier score {:.4}",
+        named.len() - right,
+        mean(&|j| j.confidence),
+        mean(&|j| (j.confidence - f64::from(u8::from(j.cause_right))).powi(2)),
+    );
+}
+
+/// Families of queue management, for entries with ten or more drops.
 fn families(judged: &[Judged]) {
     let judged_families: Vec<_> = judged
         .iter()
@@ -72,36 +86,34 @@ fn families(judged: &[Judged]) {
 
 fn groups(title: &str, judged: &[Judged], names: impl Fn(&Judged) -> Vec<&str>) {
     println!(
-        "{title:24} {:>5} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8}  causes",
-        "pairs", "cause", "lost", "accused", "numbers", "basis", "all"
+        "{title:38} {:>7} {:>5} {:>9} {:>5} {:>11} {:>7} {:>7} {:>5} {:>4}  causes",
+        "entries", "cause", "transfers", "lost", "found", "accused", "numbers", "basis", "all"
     );
     for (name, of_row) in grouped(judged, names) {
         let count = |of: &dyn Fn(&Judged) -> bool| of_row.iter().filter(|j| of(j)).count();
-        let all = of_row.iter().flat_map(|j| &j.numbers);
-        let good = all.clone().filter(|number| number.is_good()).count();
-        let bases: Vec<bool> = (of_row.iter())
-            .filter_map(|j| j.byte_basis.as_ref())
-            .map(|(stated, truth)| stated.as_ref() == Some(truth))
-            .collect();
+        let sum = |of: &dyn Fn(&Judged) -> u64| of_row.iter().map(|j| of(j)).sum::<u64>();
+        let share = |part: u64, whole: u64| format!("{part}/{whole}");
+        let all = || of_row.iter().flat_map(|j| &j.numbers);
+        let good = all().filter(|number| number.is_good()).count() as u64;
+        let bases = || of_row.iter().filter_map(|j| j.byte_basis.as_ref());
+        let right = bases().filter(|(stated, truth)| stated.as_ref() == Some(truth));
         println!(
-            "{name:24} {:5} {:6} {:6} {:8} {:>8} {:>8} {:8}  {}",
+            "{name:38} {:7} {:5} {:>9} {:5} {:>11} {:7} {:>7} {:>5} {:4}  {}",
             of_row.len(),
             count(&|j| j.cause_right),
+            share(sum(&|j| j.lossy_right), sum(&|j| j.lossy)),
             count(&|j| j.lost_right),
+            share(sum(&|j| j.lost[0].0.unwrap_or(0)), sum(&|j| j.lost[0].1)),
             count(&|j| j.accused),
-            format!("{good}/{}", all.count()),
-            format!(
-                "{}/{}",
-                bases.iter().filter(|right| **right).count(),
-                bases.len()
-            ),
+            share(good, all().count() as u64),
+            share(right.count() as u64, bases().count() as u64),
             count(&|j| j.faults().is_empty()),
             counted(of_row.iter().map(|j| j.cause.as_str()))
         );
     }
 }
 
-/// Errors of every stated number, over the pairs with the correct cause.
+/// Errors of every stated number, over the entries with the correct cause.
 fn numbers(judged: &[Judged]) {
     let mut rows: BTreeMap<&str, Vec<&Compared>> = BTreeMap::new();
     for number in judged.iter().flat_map(|j| &j.numbers) {
@@ -110,7 +122,7 @@ fn numbers(judged: &[Judged]) {
     println!(
         "{:18} {:>7} {:>8} {:>7} {:>7} {:>12} {:>12} {:>12} {:>17}",
         "number",
-        "pairs",
+        "entries",
         "identifiable",
         "stated",
         "good",

@@ -143,13 +143,13 @@ fn a_command_is_run_on_both_captures_of_a_folder_plain_or_compressed() {
         jobs: 1,
         command: ["sh", "-c", script, "sh"].map(String::from).to_vec(),
     };
-    let judged = |scoring: &Scoring| judge_folder(&folder, scoring, &["b", "y"]);
+    let judged = |scoring: &Scoring| judge_entry(&folder, scoring, &["b", "y"]);
     let missing = judged(&scoring(script)).unwrap_err();
     assert!(missing.contains("y.pcap.zst"), "{missing}");
     fs::write(folder.join("y.pcap.zst"), "").unwrap();
     assert!(judged(&scoring(script)).unwrap().faults().is_empty());
     assert_eq!(
-        scoring(script).pair_folders().unwrap(),
+        scoring(script).entries().unwrap(),
         std::slice::from_ref(&folder)
     );
     let failure = judged(&scoring("echo broken >&2; exit 3")).unwrap_err();
@@ -205,4 +205,51 @@ fn what_a_truth_itself_calls_right_is_right() {
     let of = |cause: &str| json!({"verdicts": [{"cause": cause, "parameters": {}}], "pair": null});
     assert!(judge(&truth, &of("capture-loss")).cause_right);
     assert!(!judge(&truth, &of("random-loss")).cause_right);
+}
+
+#[test]
+fn a_report_is_judged_by_the_flow_of_the_truth() {
+    let truth = json!({
+        "file": "f", "kind": "policer", "policed": true, "right_causes": ["policer"],
+        "flows": [{"client_port": 5, "lost_since_capture_began": 10}], "parameters": {"rate_bps": 100.0, "burst_bytes": 50.0},
+    });
+    let report = json!({
+        "flows": [{"flow": "a:1 > b:5", "lost": 9}, {"flow": "a:1 > b:6", "lost": 1}],
+        "transfers": [
+            {"flow": "a:1 > b:5", "packets": 60, "lost": 9, "cause": "policer"},
+            {"flow": "a:1 > b:5", "packets": 49, "lost": 1, "cause": "unknown"},
+            {"flow": "a:1 > b:6", "packets": 60, "lost": 1, "cause": "unknown"},
+        ],
+        "verdicts": [{"cause": "policer", "parameters": {
+            "rate_bps": {"value": 102.0, "low": 99.0, "high": null},
+            "burst_bytes": {"value": 60.0, "low": 55.0, "high": 65.0},
+        }}],
+    });
+    let judged = judge(&truth, &report);
+    assert!(judged.cause_right);
+    assert_eq!(
+        (
+            judged.lossy,
+            judged.lossy_right,
+            judged.lost[0],
+            judged.accused
+        ),
+        (1, 1, (Some(9), 10), false)
+    );
+    let covered: Vec<Option<bool>> = judged.numbers.iter().map(|n| n.covered).collect();
+    assert_eq!(covered[..2], [Some(true), Some(false)]);
+    assert!((error(&judged, "rate_bps") - 0.02).abs() < 1e-9);
+}
+
+#[test]
+fn a_transfer_with_a_policer_where_there_is_none_is_an_accusation() {
+    let truth = json!({"file": "f", "kind": "queue", "policed": false, "right_causes": ["deep-queue"], "flows": [{"client_port": 5}]});
+    let report =
+        json!({"transfers": [{"flow": "a > b:5", "packets": 99, "lost": 3, "cause": "policer"}]});
+    let judged = judge(&truth, &report);
+    assert_eq!(
+        (judged.accused, judged.lossy, judged.lossy_right),
+        (true, 1, 0)
+    );
+    assert!(!judged.cause_right, "no verdict is the headline none");
 }
