@@ -6,10 +6,8 @@ use etherparse::{
     EtherType, Ethernet2Header, IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv6Header, TcpHeader,
     TcpOptionElement,
 };
-use whydrop_hosts::{Segment, Toward, flags};
+use whydrop_hosts::{Segment, Toward, WINDOW_SCALE, flags};
 use whydrop_path::Ecn;
-
-use crate::pcap::Endpoints;
 
 /// The fields of the IP header besides addresses and lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +16,17 @@ pub struct IpMarks {
     pub dscp: u8,
     pub ecn: Ecn,
     pub identification: u16,
+}
+
+/// The two ends of a TCP connection, with all that its headers need besides the addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoints {
+    pub client_port: u16,
+    pub server_port: u16,
+    pub client_isn: u32,
+    pub server_isn: u32,
+    pub mss: u16,
+    pub sack: bool,
 }
 
 /// Frames are not padded to the 60 bytes of IEEE 802.3: a host's own sniffer sees them before padding.
@@ -107,15 +116,15 @@ pub(crate) fn tcp(
 }
 
 fn tcp_without_checksum(segment: &Segment, ends: &Endpoints) -> TcpHeader {
-    let client = (ends.client_port, ends.client_isn, ends.client_window_scale);
-    let server = (ends.server_port, ends.server_isn, ends.server_window_scale);
-    let ((port, isn, scale), (other_port, other_isn, _)) = match segment.toward {
+    let client = (ends.client_port, ends.client_isn);
+    let server = (ends.server_port, ends.server_isn);
+    let ((port, isn), (other_port, other_isn)) = match segment.toward {
         Toward::Client => (server, client),
         Toward::Server => (client, server),
     };
     let has = |flag| segment.flags & flag != 0;
     // The window of a SYN is not scaled (RFC 7323, section 2.2).
-    let window = segment.window_bytes >> if has(flags::SYN) { 0 } else { scale };
+    let window = segment.window_bytes >> if has(flags::SYN) { 0 } else { WINDOW_SCALE };
     let mut header = TcpHeader::new(
         port,
         other_port,
@@ -133,7 +142,7 @@ fn tcp_without_checksum(segment: &Segment, ends: &Endpoints) -> TcpHeader {
         header.acknowledgment_number = other_isn.wrapping_add(segment.acknowledgment as u32);
     }
     let options = if header.syn {
-        syn_options(segment, ends, scale)
+        syn_options(segment, ends)
     } else {
         options(segment, other_isn)
     };
@@ -143,7 +152,7 @@ fn tcp_without_checksum(segment: &Segment, ends: &Endpoints) -> TcpHeader {
     header
 }
 
-fn syn_options(segment: &Segment, ends: &Endpoints, scale: u8) -> Vec<TcpOptionElement> {
+fn syn_options(segment: &Segment, ends: &Endpoints) -> Vec<TcpOptionElement> {
     use TcpOptionElement::{
         MaximumSegmentSize, Noop, SelectiveAcknowledgementPermitted, Timestamp, WindowScale,
     };
@@ -162,7 +171,7 @@ fn syn_options(segment: &Segment, ends: &Endpoints, scale: u8) -> Vec<TcpOptionE
             options.extend_from_slice(permitted);
         }
     }
-    options.extend([Noop, WindowScale(scale)]);
+    options.extend([Noop, WindowScale(WINDOW_SCALE)]);
     options
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`pair`] captures at two points around the hop instead of one: [`pair::published`] reproduces a published case, and
-//! [`pair::suite`] draws pairs with every mechanism, with wrong clocks, address translation, offload, tunnels and
+//! [`suite::pairs`] draws pairs with every mechanism, with wrong clocks, address translation, offload, tunnels and
 //! sniffers that miss packets.
 //!
 //! ```sh
@@ -43,11 +43,11 @@ pub mod score;
 pub mod suite;
 mod truth;
 
-pub use capture::{EPOCH_NS, write_capture};
+pub use capture::write_capture;
 pub use files::WriteError;
 pub use history::{Datagram, History, Packet, PacketFate, Record};
 pub use network::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
-pub use pcap::Resolution;
+pub use pcap::{EPOCH_NS, Resolution};
 pub use scenario::{
     Application, Behaviour, CaptureConfig, CrossTraffic, Ending, FlowConfig, Scenario, Stage,
 };

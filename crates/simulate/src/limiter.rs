@@ -305,6 +305,16 @@ impl Account {
         times
     }
 
+    /// Time of each limiter within some transfers.
+    pub fn times_within(&self, transfers: &[(i64, i64)]) -> [i64; 11] {
+        let mut times = [0; 11];
+        for &(from_ns, until_ns) in transfers {
+            let of = self.times_ns(from_ns, until_ns);
+            times.iter_mut().zip(of).for_each(|(sum, ns)| *sum += ns);
+        }
+        times
+    }
+
     pub fn bounds(&self) -> Option<(i64, i64)> {
         Some((self.spans.first()?.from_ns, self.spans.last()?.until_ns))
     }

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
-use whydrop_simulate::pair::suite::transfers::Drawn;
-use whydrop_simulate::pair::suite::{self as pairs, Mechanism, PairsConfig};
 use whydrop_simulate::score::{self, Scoring};
-use whydrop_simulate::suite::{self, Kind, Split, SuiteConfig, TAP_NAMES, Without};
+use whydrop_simulate::suite::transfers::{self, Drawn};
+use whydrop_simulate::suite::{
+    CAPTURES, Kind, PAIRS, Split, SuiteConfig, TAP_NAMES, Without, captures, pairs,
+};
 use whydrop_simulate::{WriteError, pair};
 
 const EXAMPLES: &str = "\
@@ -34,8 +35,8 @@ enum Command {
         #[command(flatten)]
         drawn: Wanted,
         /// Only captures of this kind
-        #[arg(long, value_name = "KIND", value_parser = one_of(Kind::ALL, Kind::name))]
-        only: Option<Kind>,
+        #[arg(long, value_name = "KIND", value_parser = one_of(CAPTURES, |kind| kind.name))]
+        only: Option<&'static Kind>,
         /// Hosts without selective acknowledgments (RFC 2018); everything else is drawn unchanged
         #[arg(long)]
         no_sack: bool,
@@ -92,7 +93,7 @@ struct Wanted {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// train: to tune on; validation: for checking afterwards
-    #[arg(long, default_value = "train", value_parser = one_of(&[Split::Train, Split::Validation], Split::name))]
+    #[arg(long, default_value = "train", value_parser = one_of_splits())]
     split: Split,
     /// Random seed
     #[arg(long, default_value_t = 1)]
@@ -107,28 +108,41 @@ struct DrawnPairs {
     #[command(flatten)]
     drawn: Wanted,
     /// Only pairs of this mechanism
-    #[arg(long, value_name = "MECHANISM", value_parser = one_of(Mechanism::ALL, Mechanism::name))]
-    only: Option<Mechanism>,
+    #[arg(long, value_name = "MECHANISM", value_parser = one_of(PAIRS, |kind| kind.name))]
+    only: Option<&'static Kind>,
 }
 
 /// Parses one of `all` by its name; an unknown name is refused with the list of valid ones.
-fn one_of<T: Copy + Send + Sync + 'static>(
+fn one_of<T: Send + Sync>(
     all: &'static [T],
-    name: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|&each| name(each))).map(move |given| {
-        let found = all.iter().find(|&&each| name(each) == given);
-        *found.expect("clap accepts only possible values")
+    name: fn(&T) -> &'static str,
+) -> impl TypedValueParser<Value = &'static T> {
+    PossibleValuesParser::new(all.iter().map(name)).map(move |given| {
+        let found = all.iter().find(|each| name(each) == given);
+        found.expect("clap accepts only possible values")
     })
 }
 
+fn one_of_splits() -> impl TypedValueParser<Value = Split> {
+    one_of(&[Split::Train, Split::Validation], |split| split.name()).map(|split| *split)
+}
+
+impl Wanted {
+    fn config(&self, count: usize) -> SuiteConfig {
+        SuiteConfig {
+            split: self.split,
+            seed: self.seed,
+            count: self.count.unwrap_or(count),
+            ..SuiteConfig::default()
+        }
+    }
+}
+
 impl DrawnPairs {
-    fn config(&self, count: usize) -> PairsConfig {
-        PairsConfig {
-            split: self.drawn.split,
-            seed: self.drawn.seed,
-            count: self.drawn.count.unwrap_or(count),
+    fn config(&self, count: usize) -> SuiteConfig {
+        SuiteConfig {
             only: self.only,
+            ..self.drawn.config(count)
         }
     }
 }
@@ -143,27 +157,25 @@ fn main() -> ExitCode {
             tap,
         } => {
             let config = SuiteConfig {
-                split: drawn.split,
-                seed: drawn.seed,
-                count: drawn.count.unwrap_or(4 * Kind::ALL.len()),
                 only,
                 without: Without {
                     sack: no_sack,
                     timestamps: no_timestamps,
                 },
                 tap: tap.and_then(|name| TAP_NAMES.iter().position(|tap| *tap == name)),
+                ..drawn.config(4 * CAPTURES.len())
             };
-            finish(suite::write(&config, &drawn.out, progress(config.count)))
+            finish(captures::write(&config, &drawn.out, progress(config.count)))
         }
         Command::Kinds => {
-            for kind in Kind::ALL {
-                println!("{:30} {}", kind.name(), kind.right_causes().join(", "));
+            for kind in CAPTURES {
+                println!("{:30} {}", kind.name, kind.right_causes.join(", "));
             }
             ExitCode::SUCCESS
         }
         Command::Published { out, seed, one_way } => finish(write_published(&out, seed, one_way)),
         Command::Pairs(asked) => {
-            let config = asked.config(2 * Mechanism::ALL.len());
+            let config = asked.config(2 * PAIRS.len());
             finish(pairs::write(
                 &config,
                 &asked.drawn.out,
@@ -173,9 +185,9 @@ fn main() -> ExitCode {
         Command::Transfers(asked) => finish(write_transfers(&asked, Drawn::Transfers)),
         Command::Downloads(asked) => finish(write_transfers(&asked, Drawn::Downloads)),
         Command::Mechanisms => {
-            for mechanism in Mechanism::ALL {
-                let right = pairs::kind::right_causes(mechanism.kind()).join(", ");
-                println!("{:22} {:14} {right}", mechanism.name(), mechanism.kind());
+            for kind in PAIRS {
+                let right = kind.right_causes.join(", ");
+                println!("{:22} {:14} {right}", kind.name, kind.family);
             }
             ExitCode::SUCCESS
         }
@@ -197,7 +209,7 @@ fn main() -> ExitCode {
 
 fn write_transfers(asked: &DrawnPairs, drawn: Drawn) -> Result<(), WriteError> {
     let config = asked.config(200);
-    pairs::transfers::write(&config, drawn, &asked.drawn.out, progress(config.count))
+    transfers::write(&config, drawn, &asked.drawn.out, progress(config.count))
 }
 
 fn write_published(folder: &Path, seed: u64, one_way: bool) -> Result<(), WriteError> {

@@ -6,6 +6,7 @@ use whydrop_path::PathElement;
 use crate::pcap::Resolution;
 
 /// A path with the traffic on it. All connections and the cross traffic share it.
+#[derive(Default)]
 pub struct Scenario {
     pub seed: u64,
     pub flows: Vec<FlowConfig>,

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use whydrop_explain::document::Document;
 use whydrop_explain::{Options, explain_pair, explain_paths};
-use whydrop_simulate::pair::suite::kind::right_causes;
-use whydrop_simulate::pair::suite::{PairsConfig, play};
 use whydrop_simulate::pair::write;
-use whydrop_simulate::suite::Split;
+use whydrop_simulate::suite::kind::right_causes;
+use whydrop_simulate::suite::pairs::play;
+use whydrop_simulate::suite::{Split, SuiteConfig};
 
 /// The day on which RFC 4737, which defines reordering, was published: November 2006.
 const SEED: u64 = 20_061_101;
@@ -24,11 +24,11 @@ struct Explained {
 /// Simulates, writes and explains this many pairs, one after the other.
 fn each(folder: &str, count: usize, mut look: impl FnMut(Explained)) -> usize {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
-    let config = PairsConfig {
+    let config = SuiteConfig {
         split: Split::Validation,
         seed: SEED,
         count,
-        only: None,
+        ..SuiteConfig::default()
     };
     let mut played = 0;
     for index in 0..count {
@@ -109,11 +109,11 @@ fn explains_drawn_pairs(folder: &str, count: usize) {
 
 #[test]
 fn one_direction_shows_overtaking_and_marks() {
-    let config = PairsConfig {
+    let config = SuiteConfig {
         split: Split::Train,
         seed: 3131,
         count: 160,
-        only: None,
+        ..SuiteConfig::default()
     };
     // both without the return direction
     for (index, cause) in [(92, "reordering"), (108, "aqm")] {
@@ -130,11 +130,11 @@ fn one_direction_shows_overtaking_and_marks() {
 
 #[test]
 fn one_capture_distinguishes_a_shared_full_queue_from_queue_management() {
-    let config = PairsConfig {
+    let config = SuiteConfig {
         split: Split::Train,
         seed: 9102,
         count: 120,
-        only: None,
+        ..SuiteConfig::default()
     };
     // losses at many delays, since cross traffic fills the queue too; fourteen drops of a queue per flow, at
     // long delays

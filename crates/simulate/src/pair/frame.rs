@@ -9,9 +9,8 @@ use whydrop_hosts::Toward;
 use whydrop_path::Ecn;
 
 use super::crossing::Body;
-use crate::headers::{self, IpMarks};
+use crate::headers::{self, Endpoints, IpMarks};
 use crate::history::Datagram;
-use crate::pcap::Endpoints;
 
 /// The headers around the IP packets at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +29,9 @@ pub enum Link {
 pub struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    /// Ports and other data for the TCP header; its IPv4 addresses and times to live are not used.
     pub tcp: Endpoints,
-    /// Distinguishes the payload of flows.
-    pub payload_seed: u64,
+    /// Distinguishes the payload of flows; without one it is all zeros.
+    pub payload_seed: Option<u64>,
 }
 
 const VXLAN_PORT: u16 = 4789;
@@ -118,8 +116,7 @@ fn ip_packet(ends: &Ends, marks: IpMarks, body: &Body) -> Vec<u8> {
         Toward::Client => (ends.server, ends.client),
         Toward::Server => (ends.client, ends.server),
     };
-    let mut payload = Vec::with_capacity(body.payload_bytes() as usize);
-    push_payload(&mut payload, ends.payload_seed, body);
+    let payload = payload(ends.payload_seed, body);
     let mut packet = Vec::with_capacity(128 + payload.len());
     let mut push_ip = |protocol, header: &[u8]| {
         let carried_bytes = header.len() + payload.len();
@@ -174,8 +171,12 @@ fn udp(
     header
 }
 
-/// Appends bytes determined by flow, direction and position in the stream: only a retransmission repeats them.
-fn push_payload(out: &mut Vec<u8>, seed: u64, body: &Body) {
+/// Bytes determined by flow, direction and position in the stream: only a retransmission repeats them.
+fn payload(seed: Option<u64>, body: &Body) -> Vec<u8> {
+    let Some(seed) = seed else {
+        return vec![0; body.payload_bytes() as usize];
+    };
+    let mut out = Vec::with_capacity(body.payload_bytes() as usize);
     let (place, salt) = match body {
         Body::Tcp(segment) => (
             segment.sequence,
@@ -193,6 +194,7 @@ fn push_payload(out: &mut Vec<u8>, seed: u64, body: &Body) {
         out.extend_from_slice(&word[from..until]);
         at = (at & !7) + 8;
     }
+    out
 }
 
 #[cfg(test)]
@@ -210,8 +212,15 @@ mod tests {
         Ends {
             client: address(1),
             server: address(2),
-            tcp: Endpoints::for_ports(40_000, 443, 7, 9, 1_460),
-            payload_seed: 5,
+            tcp: Endpoints {
+                client_port: 40_000,
+                server_port: 443,
+                client_isn: 7,
+                server_isn: 9,
+                mss: 1_460,
+                sack: true,
+            },
+            payload_seed: Some(5),
         }
     }
 
@@ -297,11 +306,46 @@ mod tests {
 
     #[test]
     fn a_part_of_the_stream_has_the_same_payload_however_it_is_cut() {
-        let (mut whole, mut parts) = (Vec::new(), Vec::new());
-        push_payload(&mut whole, 5, &Body::Tcp(segment(3, 100)));
-        push_payload(&mut parts, 5, &Body::Tcp(segment(3, 30)));
-        push_payload(&mut parts, 5, &Body::Tcp(segment(33, 70)));
+        let of = |first, bytes| payload(Some(5), &Body::Tcp(segment(first, bytes)));
+        let (whole, parts) = (of(3, 100), [of(3, 30), of(33, 70)].concat());
         assert_eq!(whole, parts);
         assert_eq!(whole.len(), 100);
+    }
+
+    #[test]
+    fn the_header_is_as_long_as_the_segment_says() {
+        let mut sack = SackBlocks::default();
+        sack.push((10, 20));
+        sack.push((30, 40));
+        for (flags, timestamps, sack) in [
+            (flags::SYN, Some((1, 0)), SackBlocks::default()),
+            (flags::SYN, None, SackBlocks::default()),
+            (flags::ACK, Some((1, 2)), sack),
+            (flags::ACK, None, sack),
+            (flags::ACK, None, SackBlocks::default()),
+        ] {
+            let segment = Segment {
+                toward: Toward::Server,
+                flags,
+                timestamps,
+                sack,
+                ..segment(1, 0)
+            };
+            let marks = IpMarks {
+                ttl: 60,
+                dscp: 0,
+                ecn: Ecn::NotCapable,
+                identification: 7,
+            };
+            let mut frame = Vec::new();
+            build(
+                &mut frame,
+                Link::Ethernet,
+                &ends(false),
+                marks,
+                &Body::Tcp(segment),
+            );
+            assert_eq!(frame.len() as u32, 14 + segment.ip_bytes());
+        }
     }
 }

@@ -7,7 +7,7 @@ use whydrop_hosts::Toward;
 
 use super::crossing::Body;
 use super::frame::{self, Ends};
-use super::sniffer::{Sighting, Sniffer};
+use super::sniffer::{Seen, Sighting, Sniffer};
 use super::truth;
 use super::world::SimulatedPair;
 use crate::files::{self, WriteError, at};
@@ -34,18 +34,22 @@ fn write_capture(
     sighting: &Sighting,
     ends: &(Vec<Ends>, Vec<Ends>),
 ) -> Result<(), WriteError> {
-    write_records(files::create(path)?, sniffer, sighting, ends).map_err(at(path))
+    let out = files::create(path)?;
+    let (records, last_is_cut) = (&sighting.records, sighting.last_is_cut);
+    write_records(out, sniffer, records, last_is_cut, ends).map_err(at(path))
 }
 
-fn write_records(
+/// Writes the records of a sniffer.
+pub(crate) fn write_records(
     out: impl io::Write,
     sniffer: &Sniffer,
-    sighting: &Sighting,
+    records: &[Seen],
+    last_is_cut: bool,
     ends: &(Vec<Ends>, Vec<Ends>),
 ) -> io::Result<()> {
     let mut writer = Writer::new(out, sniffer.snaplen, sniffer.resolution)?;
     let mut bytes = Vec::new();
-    for (place, record) in sighting.records.iter().enumerate() {
+    for (place, record) in records.iter().enumerate() {
         let ends = match record.body {
             Body::Tcp(segment) => &ends.0[segment.flow],
             Body::Udp(datagram) => &ends.1[datagram.flow],
@@ -57,7 +61,7 @@ fn write_records(
             marks(sniffer, &record.body),
             &record.body,
         );
-        if sighting.last_is_cut && place + 1 == sighting.records.len() {
+        if last_is_cut && place + 1 == records.len() {
             writer.write_cut_frame(record.stamp_ns, &bytes)?;
         } else {
             writer.write_frame(record.stamp_ns, &bytes)?;

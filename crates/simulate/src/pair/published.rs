@@ -107,7 +107,7 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
         translation: None,
         realism,
         accounts: Vec::new(),
-        right: None,
+        right: vec!["policer"],
         right_by_transfer: Vec::new(),
     };
     pair.parameter("rate_bps", RATE_BPS);

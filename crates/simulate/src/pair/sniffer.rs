@@ -5,8 +5,7 @@ use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::frame::Link;
-use crate::capture::EPOCH_NS;
-use crate::pcap::Resolution;
+use crate::pcap::{EPOCH_NS, Resolution};
 
 /// In the direction of data, B is before the path element and Y behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

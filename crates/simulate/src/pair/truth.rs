@@ -5,7 +5,6 @@ use whydrop_hosts::Reason;
 
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
-use super::suite::kind;
 use super::world::{Flow, SimulatedPair};
 use crate::limiter::Account;
 
@@ -123,8 +122,7 @@ pub fn to_json(pair: &SimulatedPair, b: &Sighting, y: &Sighting) -> Value {
 
 /// The correct causes for the pair.
 fn right_causes(pair: &SimulatedPair) -> Vec<&'static str> {
-    let right = (pair.right.clone()).unwrap_or_else(|| kind::right_causes(pair.kind).to_vec());
-    or_missed(right, pair)
+    or_missed(pair.right.clone(), pair)
 }
 
 /// Those of each transfer of the first flow; empty if all have the pair's.
@@ -269,7 +267,7 @@ fn capture(sniffer: &Sniffer, sighting: &Sighting) -> Value {
         "ends_s": bound(sighting.ends_ns, i64::MAX),
         "missed_records": sighting.missed_records,
         "missed_packets": sighting.missed_packets,
-        "resolution": crate::capture::resolution_name(sniffer.resolution),
+        "resolution": sniffer.resolution.name(),
         "snaplen": sniffer.snaplen,
         "link": format!("{:?}", sniffer.link),
     })

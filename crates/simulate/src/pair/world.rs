@@ -8,8 +8,8 @@ use whydrop_path::Random;
 use super::crossing::Crossing;
 use super::frame::Ends;
 use super::sniffer::{Sighting, Sniffer};
+use crate::headers::Endpoints;
 use crate::limiter::Account;
-use crate::pcap::Endpoints;
 
 /// Everything about a pair of captures.
 #[derive(Debug, Clone)]
@@ -37,8 +37,8 @@ pub struct SimulatedPair {
     pub realism: Realism,
     /// Limiters of each TCP flow; empty if the simulation does not record them.
     pub accounts: Vec<Account>,
-    /// The correct causes, if they differ from those of its kind.
-    pub right: Option<Vec<&'static str>>,
+    /// The right causes.
+    pub right: Vec<&'static str>,
     /// The correct causes of each transfer of the first flow, in order; empty if all have the pair's.
     pub right_by_transfer: Vec<Vec<&'static str>>,
 }
@@ -107,13 +107,20 @@ impl Flow {
             (false, _) => IpAddr::V4(Ipv4Addr::new(10, 0, 1, host)),
         };
         let isn = |random: &mut Random| random.next_u64() as u32;
-        let tcp = Endpoints::for_ports(ports.0, ports.1, isn(random), isn(random), mss);
+        let tcp = Endpoints {
+            client_port: ports.0,
+            server_port: ports.1,
+            client_isn: isn(random),
+            server_isn: isn(random),
+            mss,
+            sack: true,
+        };
         Self {
             ends: Ends {
                 client: address(0, hosts.0),
                 server: address(1, hosts.1),
                 tcp,
-                payload_seed: random.next_u64(),
+                payload_seed: Some(random.next_u64()),
             },
             role,
         }
@@ -170,7 +177,7 @@ impl SimulatedPair {
         if clock.offset_ns == 0 && clock.drift_ppm == 0.0 && clock.steps.is_empty() {
             return Value::Null;
         }
-        let epoch_ns = crate::capture::EPOCH_NS;
+        let epoch_ns = crate::pcap::EPOCH_NS;
         let steps: Vec<Value> = (clock.steps.iter())
             .map(|&(at_ns, step_ns)| json!({"at_true_ns": epoch_ns + at_ns, "step_ns": step_ns}))
             .collect();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::numbers::{Compared, clock, parameters};
 use super::statistics::list;
-use crate::pair::suite::kind::right_causes;
+use crate::suite::kind::right_causes;
 
 /// Treatments that add noise to timestamps or counts, not only to headers or clocks.
 const NOISY: [&str; 6] = ["jitter", "coalesce", "us", "tso", "gro", "missed"];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use whydrop_hosts::Toward;
 use whydrop_path::{Arrival, Outcome, PathElement, replay};
 
-use super::draw::ELEMENT_STAGE;
+use super::world::single::ELEMENT;
 use crate::history::{History, PacketFate};
 
 /// The drops that the hop itself would make of the captured packets, compared with the actual drops. They differ
@@ -29,12 +29,7 @@ impl Oracle {
                     time_ns: record.time_ns,
                     bytes: packet.ip_bytes,
                 });
-                dropped.push(
-                    packet.fate
-                        == PacketFate::Dropped {
-                            stage: ELEMENT_STAGE,
-                        },
-                );
+                dropped.push(packet.fate == PacketFate::Dropped { stage: ELEMENT });
             }
         }
         let predicted: Vec<bool> = replay(element, &arrivals)

@@ -7,9 +7,8 @@ use serde_json::Value;
 use whydrop_capture::{Capture, OpenOptions, Summary, Transport};
 use whydrop_path::{Arrival, PathSpec, replay};
 use whydrop_simulate::pair::published::{self, PublishedConfig};
-use whydrop_simulate::pair::suite::{self, Mechanism, PairsConfig};
 use whydrop_simulate::pair::{self, Body, Point, SimulatedPair, Sniffer};
-use whydrop_simulate::suite::Split;
+use whydrop_simulate::suite::{Kind, PAIRS, Split, SuiteConfig, pairs};
 
 /// A packet as both points see it: ports, identification, sequence and acknowledgment numbers, payload length.
 type Key = (u16, u16, Option<u16>, u32, u32, u32);
@@ -83,14 +82,15 @@ fn number(truth: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name} in {truth}"))
 }
 
-fn played(mechanism: Mechanism, seed: u64) -> SimulatedPair {
-    let config = PairsConfig {
+fn played(kind: &str, seed: u64) -> SimulatedPair {
+    let config = SuiteConfig {
         split: Split::Validation,
         seed,
         count: 1,
-        only: Some(mechanism),
+        only: Some(Kind::of_pair(kind).expect("a kind of pairs")),
+        ..SuiteConfig::default()
     };
-    suite::play(&config, 0).unwrap_or_else(|| panic!("{}: no draw shows it", mechanism.name()))
+    pairs::play(&config, 0).unwrap_or_else(|| panic!("{kind}: no draw shows it"))
 }
 
 /// Sniffers that change and miss nothing, from the first to the last packet.
@@ -103,8 +103,8 @@ fn tidied(mut pair: SimulatedPair) -> SimulatedPair {
 
 #[test]
 fn what_is_in_b_and_not_in_y_is_what_the_truth_calls_lost() {
-    for &mechanism in Mechanism::ALL {
-        let name = format!("tidy-{}", mechanism.name());
+    for mechanism in PAIRS.iter().map(|kind| kind.name) {
+        let name = format!("tidy-{}", mechanism);
         let mut pair = tidied(played(mechanism, 11));
         // Packets in flight when the simulation ends have passed one point only.
         pair.crossings
@@ -161,13 +161,13 @@ fn what_is_in_b_and_not_in_y_is_what_the_truth_calls_lost() {
 fn untidy_captures_are_readable_and_hold_as_many_records_as_the_truth_says() {
     let mut treatments = std::collections::BTreeSet::new();
     for index in 0..72 {
-        let config = PairsConfig {
+        let config = SuiteConfig {
             split: Split::Validation,
             seed: 3,
             count: 72,
-            only: None,
+            ..SuiteConfig::default()
         };
-        let mut pair = suite::play(&config, index).expect("a draw that shows its mechanism");
+        let mut pair = pairs::play(&config, index).expect("a draw that shows its mechanism");
         treatments.extend(pair.realism.treatments.clone());
         let folder = folder(&format!("untidy-{index}"));
         let truth = pair::write(&mut pair, &folder).unwrap();
@@ -230,17 +230,17 @@ fn the_same_seed_writes_the_same_bytes() {
     assert!(first == bytes("same-2", &mut published::pair(config)));
     let other = PublishedConfig { seed: 2, ..config };
     assert!(first != bytes("same-3", &mut published::pair(other)));
-    for mechanism in [Mechanism::Policer, Mechanism::Pie, Mechanism::Reorder] {
+    for mechanism in ["policer", "pie", "reorder"] {
         let first = bytes("same-4", &mut played(mechanism, 5));
         assert!(
             first == bytes("same-5", &mut played(mechanism, 5)),
             "{}",
-            mechanism.name()
+            mechanism
         );
         assert!(
             first != bytes("same-6", &mut played(mechanism, 6)),
             "{}",
-            mechanism.name()
+            mechanism
         );
     }
 }
@@ -272,10 +272,10 @@ fn the_published_case_loses_on_disk_what_its_truth_says() {
 #[test]
 fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_packets() {
     let mechanisms = [
-        Mechanism::Policer,
-        Mechanism::DeepFifoPackets,
-        Mechanism::ShallowFifoBytes,
-        Mechanism::RandomLoss,
+        "policer",
+        "deep-fifo-packets",
+        "shallow-fifo-bytes",
+        "random-loss",
     ];
     for mechanism in mechanisms {
         let mut pair = tidied(played(mechanism, 21));
@@ -289,7 +289,7 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
         (pair.b.begins_ns, pair.b.ends_ns) = (at(0.1), at(0.9));
         pair.y.begins_ns = at(0.2);
         pair.y.cut_after = Some(0.8);
-        let folder = folder(&format!("times-{}", mechanism.name()));
+        let folder = folder(&format!("times-{}", mechanism));
         let truth = pair::write(&mut pair, &folder).unwrap();
         let b = read(&folder.join("b.pcap"), 443);
         let y = read(&folder.join("y.pcap"), 443);
@@ -305,7 +305,7 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
         assert!(
             stated.abs_diff(lost) <= 2,
             "{}: {lost} missing, truth {stated}",
-            mechanism.name()
+            mechanism
         );
         assert!(stated > 0);
         std::fs::remove_dir_all(folder).unwrap();

@@ -3,24 +3,25 @@
 use std::path::PathBuf;
 
 use whydrop_capture::{Capture, OpenOptions, Packet, TcpFlags, Transport};
-use whydrop_simulate::suite::{self, Kind, Played, Split, SuiteConfig, Without};
+use whydrop_simulate::suite::captures::{self, Played};
+use whydrop_simulate::suite::{Kind, Split, SuiteConfig, Without};
 use whydrop_simulate::{EPOCH_NS, Resolution, Toward, write_capture};
 use whydrop_tcp::{Tracker, TrackerOptions};
 
-fn played(kind: Kind, index: usize) -> Played {
+fn played(kind: &str, index: usize) -> Played {
     played_without(Without::default(), kind, index)
 }
 
-fn played_without(without: Without, kind: Kind, index: usize) -> Played {
+fn played_without(without: Without, kind: &str, index: usize) -> Played {
     let config = SuiteConfig {
         split: Split::Validation,
         seed: 5,
         count: 1,
-        only: Some(kind),
+        only: Some(Kind::of_capture(kind).expect("a kind of captures")),
         without,
         ..SuiteConfig::default()
     };
-    suite::play(&config, index).expect("a draw that shows its kind")
+    captures::play(&config, index).expect("a draw that shows its kind")
 }
 
 /// Writes the capture of a case to a separate file.
@@ -51,15 +52,15 @@ fn each_packet(path: &PathBuf, mut see: impl FnMut(&Packet)) {
 #[test]
 fn every_packet_is_read_back_as_it_was_written() {
     for kind in [
-        Kind::Policer,
-        Kind::QueueCrossTraffic,
-        Kind::RandomLoss,
-        Kind::Reordering,
+        "policer",
+        "queue-cross-traffic",
+        "random-loss",
+        "reordering",
     ] {
         let mut played = played(kind, 0);
         played.capture.segmentation_offload = false;
         played.capture.resolution = Resolution::Nanoseconds;
-        let path = written(&played, &format!("read-back-{}", kind.name()));
+        let path = written(&played, &format!("read-back-{}", kind));
         let mut records = played.history.records.iter();
         // The initial sequence numbers are known from the first packet of each direction.
         let mut origins = std::collections::HashMap::new();
@@ -107,18 +108,18 @@ fn every_packet_is_read_back_as_it_was_written() {
 #[test]
 fn a_capture_at_the_sender_shows_the_losses_that_happened() {
     for kind in [
-        Kind::Policer,
-        Kind::PolicerShared,
-        Kind::Queue,
-        Kind::QueueShallow,
-        Kind::RandomLoss,
+        "policer",
+        "policer-shared",
+        "queue",
+        "queue-shallow",
+        "random-loss",
     ] {
         // Taken at the sender from the beginning, whatever was drawn.
         let played = (0..40)
             .map(|index| played(kind, index))
             .find(|p| p.capture.tap == 0 && p.capture.begins_ns == 0)
             .unwrap();
-        let path = written(&played, &format!("losses-{}", kind.name()));
+        let path = written(&played, &format!("losses-{}", kind));
         let mut tracker = Tracker::new(TrackerOptions::default());
         each_packet(&path, |packet| tracker.push(packet));
         let tracked = tracker.finish();
@@ -133,7 +134,7 @@ fn a_capture_at_the_sender_shows_the_losses_that_happened() {
             assert!(
                 error <= 3 + truth.lost() / 50,
                 "{}: {found} found, {} lost",
-                kind.name(),
+                kind,
                 truth.lost()
             );
         }
@@ -147,7 +148,7 @@ fn hosts_do_without_the_options_that_are_taken_from_them() {
         sack: true,
         timestamps: true,
     };
-    let played = played_without(without, Kind::RandomLoss, 0);
+    let played = played_without(without, "random-loss", 0);
     let path = written(&played, "without-options");
     let mut syns = 0;
     each_packet(&path, |packet| {

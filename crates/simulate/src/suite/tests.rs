@@ -1,31 +1,42 @@
+use super::kind::{CAPTURES, PAIRS};
+use super::pairs::{MOST_DRAWS, play};
 use super::*;
-use crate::pair::sniffer::{Point, Sniffer};
+use crate::pair::{Crossing, SimulatedPair, count, covered};
+use crate::pair::{Point, Sniffer};
 
-fn config(only: Option<Mechanism>) -> PairsConfig {
-    PairsConfig {
-        split: Split::Train,
+fn config(name: &str) -> SuiteConfig {
+    SuiteConfig {
         seed: 7,
         count: 1,
-        only,
+        only: Kind::of_pair(name),
+        ..SuiteConfig::default()
     }
 }
 
 #[test]
-fn every_mechanism_shows_itself_several_times_over() {
-    for &mechanism in Mechanism::ALL {
+fn every_kind_of_pairs_shows_itself_several_times_over() {
+    for kind in PAIRS {
         for index in 0..4 {
-            let pair = play(&config(Some(mechanism)), index);
-            let pair = pair.unwrap_or_else(|| {
-                panic!(
-                    "{} {index}: nothing in {MOST_DRAWS} draws",
-                    mechanism.name()
-                )
-            });
-            assert_eq!(
-                (pair.kind, pair.variant),
-                (mechanism.kind(), mechanism.name())
-            );
+            let pair = play(&config(kind.name), index);
+            let pair = pair
+                .unwrap_or_else(|| panic!("{} {index}: nothing in {MOST_DRAWS} draws", kind.name));
+            assert_eq!((pair.kind, pair.variant), (kind.family, kind.name));
         }
+    }
+}
+
+#[test]
+fn every_kind_of_captures_shows_itself_and_is_the_same_when_drawn_again() {
+    for kind in CAPTURES {
+        let config = SuiteConfig {
+            only: Some(kind),
+            ..config("")
+        };
+        let played = captures::play(&config, 3);
+        let played = played.unwrap_or_else(|| panic!("{}: no draw shows it", kind.name));
+        let again = captures::play(&config, 3).unwrap();
+        assert_eq!(played.truths, again.truths, "{}", kind.name);
+        assert!(played.history.records.len() > 100, "{}", kind.name);
     }
 }
 
@@ -33,12 +44,12 @@ fn every_mechanism_shows_itself_several_times_over() {
 fn short_transfers_are_the_same_when_drawn_again_and_name_what_happened() {
     let mut names = std::collections::BTreeSet::new();
     for index in 0..40 {
-        let first = transfers::play(&config(None), transfers::Drawn::Transfers, index)
+        let first = transfers::play(&config(""), transfers::Drawn::Transfers, index)
             .expect("a draw with enough data");
-        let again = transfers::play(&config(None), transfers::Drawn::Transfers, index).unwrap();
+        let again = transfers::play(&config(""), transfers::Drawn::Transfers, index).unwrap();
         assert_eq!((first.seed, &first.right), (again.seed, &again.right));
         assert_eq!(first.accounts, again.accounts);
-        let right = first.right.unwrap();
+        let right = first.right;
         assert!(!right.is_empty());
         let transfers = &first.accounts[0].transfers;
         assert_eq!(first.right_by_transfer.len(), transfers.len());
@@ -53,17 +64,29 @@ fn short_transfers_are_the_same_when_drawn_again_and_name_what_happened() {
 
 #[test]
 fn the_splits_differ() {
-    let train = play(&config(Some(Mechanism::Policer)), 0).unwrap();
-    let validation = PairsConfig {
-        split: Split::Validation,
-        ..config(Some(Mechanism::Policer))
+    let of = |split, name| SuiteConfig {
+        split,
+        ..config(name)
     };
-    assert_ne!(train.seed, play(&validation, 0).unwrap().seed);
+    let pair = |split| play(&of(split, "policer"), 0).unwrap().seed;
+    assert_ne!(pair(Split::Train), pair(Split::Validation));
+    let only = Kind::of_capture("random-loss");
+    let capture = |split| {
+        captures::play(
+            &SuiteConfig {
+                only,
+                ..of(split, "")
+            },
+            0,
+        )
+        .unwrap()
+    };
+    assert_ne!(capture(Split::Train).seed, capture(Split::Validation).seed);
 }
 
 #[test]
 fn losses_count_while_both_captures_watch_and_not_before_or_after() {
-    let mut pair = play(&config(Some(Mechanism::Policer)), 1).unwrap();
+    let mut pair = play(&config("policer"), 1).unwrap();
     (pair.b, pair.y) = (Sniffer::new(Point::B), Sniffer::new(Point::Y));
     let lost_ns: Vec<i64> = (pair.crossings.iter())
         .filter(|c| c.is_forward() && c.lost_between)
@@ -71,8 +94,8 @@ fn losses_count_while_both_captures_watch_and_not_before_or_after() {
         .collect();
     let counted = |pair: &mut SimulatedPair| {
         let (b, y) = pair.watch();
-        let covered = truth::covered(&pair.crossings, &b, &y);
-        truth::count(&pair.crossings, &covered).forward_lost as usize
+        let within = covered(&pair.crossings, &b, &y);
+        count(&pair.crossings, &within).forward_lost as usize
     };
     assert_eq!(counted(&mut pair), lost_ns.len());
     let (first_ns, last_ns) = (lost_ns[lost_ns.len() / 4], lost_ns[lost_ns.len() * 3 / 4]);
@@ -105,7 +128,7 @@ fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
     use whydrop_path::{Outcome, Policer, replay};
     let (mut agreed, mut lost) = (0, 0);
     for index in 0..8 {
-        let pair = play(&config(Some(Mechanism::Policer)), index).unwrap();
+        let pair = play(&config("policer"), index).unwrap();
         let parameter = |name: &str| pair.parameters[name].as_u64().unwrap();
         let overhead = parameter("overhead_bytes") as u32;
         let header = if pair.tcp_flows[0].ends.client.is_ipv6() {
@@ -121,7 +144,7 @@ fn replaying_the_policer_of_the_truth_over_b_gives_the_losses_of_the_truth() {
             .filter(|c| c.is_forward() && c.at_b_ns.is_some())
             .collect();
         sent.sort_by_key(|c| c.at_b_ns);
-        let outcomes = replay(&mut policer, &policers::arrivals(&pair.crossings, header));
+        let outcomes = replay(&mut policer, &observer::arrivals(&pair.crossings, header));
         assert_eq!(outcomes.len(), sent.len());
         lost += sent.iter().filter(|c| c.lost_between).count();
         let fates = outcomes.into_iter().map(Outcome::is_dropped).zip(sent);

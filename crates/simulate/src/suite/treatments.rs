@@ -3,13 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use whydrop_path::{Delay, Random};
+use whydrop_path::Random;
 
-use super::draw::{BEFORE_STAGE, BEYOND_STAGE, MS, World, logarithmic_ns, pick};
-use super::kind::Mechanism;
-use crate::pair::frame::Link;
-use crate::pair::sniffer::{Offload, OffloadStamp, Sniffer};
-use crate::pair::world::Translation;
+use super::world::{MS, World, logarithmic_ns, pair, parsed, pick};
+use crate::pair::{Link, Offload, OffloadStamp, Sniffer, Translation};
 use crate::pcap::Resolution;
 
 /// If captures begin or end among the packets, one at the edge may or may not be counted.
@@ -111,7 +108,8 @@ fn translate(world: &mut World, random: &mut Random) {
 }
 
 fn offload(world: &mut World, random: &mut Random) {
-    if world.mechanism != Mechanism::LossBeforeB && random.chance(0.15) {
+    let loses_before = world.parts[pair::BEFORE].path.elements.len() > 1;
+    if !loses_before && random.chance(0.15) {
         capture_at_sender(world);
         // Wire packets of a super-segment leave the card back to back.
         let full_frame_ns = (1_538.0 * 8e9 / world.line_bps as f64) as i64;
@@ -141,16 +139,12 @@ fn offload(world: &mut World, random: &mut Random) {
 /// Moves point B to the sender's card, where super-segments appear as they leave the host's queue, next to the element:
 /// the distance moves behind it.
 fn capture_at_sender(world: &mut World) {
-    let stages = &mut world.scenario.stages;
-    let before_ns = stages[BEFORE_STAGE].reverse_delay_ns;
-    stages[BEFORE_STAGE].element = Box::new(Delay::new(1_000));
-    stages[BEFORE_STAGE].reverse_delay_ns = 1_000;
-    let beyond = &mut stages[BEYOND_STAGE];
-    beyond.reverse_delay_ns += before_ns;
-    let there = std::mem::replace(&mut beyond.element, Box::new(Delay::new(0)));
-    let distance = Box::new(Delay::new(before_ns));
-    beyond.element = Box::new(whydrop_path::Chain::new(vec![there, distance]));
-    world.watch.points[0] = BEFORE_STAGE;
+    let before = &mut world.parts[pair::BEFORE];
+    let before_ns = before.back_ns;
+    (before.path, before.back_ns) = (parsed("delay:time=1us"), 1_000);
+    world.parts[pair::BEYOND].back_ns += before_ns;
+    world.put_behind(pair::BEYOND, &format!("delay:time={before_ns}ns"));
+    world.watch.points[0] = pair::BEFORE;
 }
 
 /// Draws link layers and tunnels, at Y only, and snapshot lengths.
@@ -214,7 +208,7 @@ fn stamps(world: &mut World, random: &mut Random) {
 /// Draws sniffers that miss packets. Not if acknowledgments are lost on the path, since the two could not be
 /// distinguished.
 fn missing(world: &mut World, random: &mut Random) {
-    if !random.chance(0.18) || world.mechanism == Mechanism::AckLoss {
+    if !random.chance(0.18) || world.watch.return_loss[1] > 0.0 {
         return;
     }
     let (at_b, at_y) = *pick(

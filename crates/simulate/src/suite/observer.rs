@@ -1,56 +1,13 @@
-//! Paths with policers, and how precisely their parameters can be determined at all.
+//! An observer who knows all arrivals and fates, and how precisely the parameters of a policer can be determined at all.
 
 use serde_json::{Map, Value, json};
-use whydrop_path::{
-    Arrival, ElementSpec, Outcome, PathElement, PathSpec, Random, overhead, replay,
-};
+use whydrop_path::{Arrival, Outcome, PathElement, PathSpec, overhead, replay};
 
-use super::draw::World;
-use super::policer::{self, FULL_PACKET_BYTES};
-use super::settings::{MBIT, byte_basis, more_connections, outrun};
-use crate::pair::crossing::{Body, Crossing};
-
-pub fn apply(world: &mut World, random: &mut Random) {
-    let rate_bps = (random.log_uniform(2.0, 1_000.0) * MBIT) as u64;
-    // A bucket for more than two seconds is not emptied in a short capture.
-    let most = (rate_bps as f64 / 8.0 * 2.0).clamp(20_000.0, 2_000_000.0);
-    let burst_bytes = random.log_uniform(5_000.0, most) as u64;
-    let overhead_bytes = byte_basis(world, random);
-    outrun(world, rate_bps);
-    let committed = (rate_bps, burst_bytes);
-    let path = policer::draw(world.mechanism, overhead_bytes, committed, random);
-    note(world, &path);
-    world.set_element(path.assemble(0));
-    world.policer = Some(path);
-    more_connections(world, random);
-    world.transfer(rate_bps, 4 * burst_bytes, random);
-}
-
-fn note(world: &mut World, path: &PathSpec) {
-    for (name, value) in buckets(path) {
-        world.parameter(name, value as u64);
-    }
-    for element in &path.elements {
-        match *element {
-            ElementSpec::Shaper {
-                rate_bps,
-                burst_bytes,
-                ..
-            } => {
-                world.parameter("shaper_rate_bps", rate_bps as u64);
-                world.parameter("shaper_burst_bytes", burst_bytes as u64);
-            }
-            ElementSpec::LinuxPolice { .. } => {
-                world.parameter("implementation", "Linux act_police");
-            }
-            _ => {}
-        }
-    }
-    world.parameter("queue", false);
-}
+use super::world::FULL_PACKET_BYTES;
+use crate::pair::{Body, Crossing};
 
 /// The parameters of the policer of a path.
-fn buckets(path: &PathSpec) -> Vec<(&'static str, f64)> {
+pub fn buckets(path: &PathSpec) -> Vec<(&'static str, f64)> {
     let mut path = path.clone();
     [
         "rate_bps",
@@ -197,6 +154,8 @@ impl Observer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use whydrop_path::ElementSpec;
+
     use super::*;
 
     fn path(peak: Option<(f64, f64)>) -> PathSpec {

@@ -4,16 +4,17 @@
 use std::path::Path;
 
 use whydrop_hosts::{Algorithm, Toward};
-use whydrop_path::{Chain, Delay, Random};
+use whydrop_path::Random;
 
-use super::draw::{BEFORE_STAGE, BEYOND_STAGE, World};
-use super::{Mechanism, PairsConfig, draw_world, right_causes, run, write_all};
+use super::kind::{PAIRS, right_causes};
+use super::pairs::{draw_world, run};
+use super::world::{Part, World, pair::BEFORE, pair::BEYOND, pair::ONWARD, parsed};
+use super::{Independent, SuiteConfig, Without, write_all};
 use crate::files::WriteError;
-use crate::history::{History, PacketFate};
+use crate::history::{History, Packet, PacketFate};
 use crate::limiter::{Account, Limiter};
-use crate::pair::world::SimulatedPair;
-use crate::scenario::{Application, Stage};
-use crate::suite::{Independent, Without};
+use crate::pair::{self, SimulatedPair};
+use crate::scenario::Application;
 
 /// The least number of data packets in a transfer, and the largest payload, drawn uniformly over its logarithm.
 const LEAST_PACKETS: usize = 8;
@@ -37,14 +38,13 @@ pub enum Drawn {
 }
 
 /// Draws and simulates the transfer with this index: the same for the same split, seed and index.
-pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<SimulatedPair> {
-    let split = config.split;
-    let mut seeds = split.seeds(Independent::Transfers, config.seed, index, MOST_DRAWS);
+pub fn play(config: &SuiteConfig, drawn: Drawn, index: usize) -> Option<SimulatedPair> {
+    let mut seeds = Independent::Transfers.seeds(config, index, MOST_DRAWS);
     seeds.find_map(|seed| {
         let mut random = Random::new(seed);
-        let number = random.below(Mechanism::ALL.len() as u64) as usize;
-        let mechanism = config.only.unwrap_or(Mechanism::ALL[number]);
-        let mut world = draw_world(mechanism, &mut random);
+        let number = random.below(PAIRS.len() as u64) as usize;
+        let kind = config.kind(PAIRS, number);
+        let mut world = draw_world(kind, &mut random);
         match drawn {
             Drawn::Transfers => shorten(&mut world, BYTES, &mut random),
             Drawn::Downloads => {
@@ -52,22 +52,22 @@ pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<Simulate
                 watch_at_client(&mut world, &mut random);
             }
         }
-        let (mut pair, history) = run(world, seed);
-        let data = |packet: &&crate::history::Packet| {
+        let (mut pair, history) = run(kind, world, seed);
+        let data = |packet: &&Packet| {
             let segment = packet.segment;
             segment.is_some_and(|s| s.toward == Toward::Client && s.payload_bytes > 0)
         };
         if history.packets.iter().filter(data).count() < LEAST_PACKETS {
             return None;
         }
-        pair.name = format!("t{index:05}-{}", mechanism.name());
+        pair.name = format!("t{index:05}-{}", pair.variant);
         pair.split = config.split.name();
         let stands = queue_stands(&pair, &history, drawn);
         let account = pair.accounts.first().cloned().unwrap_or_default();
         let lost = |within| lost_by_stage(&history, within);
         let right = |lost, transfers: &[_]| {
             let limiter = largest(&account, transfers);
-            let mut right = right(&pair, mechanism, lost, stands, limiter);
+            let mut right = right(&pair, lost, stands, limiter);
             // at the client all lines of the path are before the capture, including the sender's card
             if drawn == Drawn::Downloads && stands && right.contains(&"none") {
                 right.extend(["shaper", "deep-queue"]);
@@ -77,23 +77,25 @@ pub fn play(config: &PairsConfig, drawn: Drawn, index: usize) -> Option<Simulate
         let of_all = right(lost(None), &account.transfers);
         let each = account.transfers.iter();
         let of_each = each.map(|bounds| right(lost(Some(*bounds)), &[*bounds]));
-        (pair.right_by_transfer, pair.right) = (of_each.collect(), Some(of_all));
+        (pair.right_by_transfer, pair.right) = (of_each.collect(), of_all);
         Some(pair)
     })
 }
 
 /// Writes this many transfers into a folder, with one folder for each. `progress` is called for each.
 pub fn write(
-    config: &PairsConfig,
+    config: &SuiteConfig,
     drawn: Drawn,
     folder: &Path,
     progress: impl FnMut(usize, &str),
 ) -> Result<(), WriteError> {
-    let pairs = (0..config.count).map(|index| play(config, drawn, index));
-    write_all(pairs, folder, progress, |pair, truth| {
+    let play = |index| play(config, drawn, index);
+    write_all(config.count, progress, play, |_, mut pair| {
+        let own = folder.join(&pair.name);
+        let truth = pair::write(&mut pair, &own)?;
         let lost = &truth["forward_packets_lost_between"];
-        let right = pair.right.clone().unwrap_or_default().join(", ");
-        format!("{}: {lost} lost; {right}", pair.name)
+        let right = pair.right.join(", ");
+        Ok(format!("{}: {lost} lost; {right}", pair.name))
     })
 }
 
@@ -101,16 +103,15 @@ pub fn write(
 /// hosts there do not use timestamps.
 fn watch_at_client(world: &mut World, random: &mut Random) {
     const HOST_NS: i64 = 3_000;
-    let own = Stage {
+    let own = Part {
         name: "client",
-        element: Box::new(Delay::new(HOST_NS)),
-        reverse_delay_ns: HOST_NS,
+        path: parsed(&format!("delay:time={HOST_NS}ns")),
+        back_ns: HOST_NS,
     };
-    let beyond = std::mem::replace(&mut world.scenario.stages[BEYOND_STAGE], own);
-    let onward = &mut world.scenario.stages[BEYOND_STAGE - 1];
-    onward.reverse_delay_ns += beyond.reverse_delay_ns;
-    let before = std::mem::replace(&mut onward.element, Box::new(Delay::new(0)));
-    onward.element = Box::new(Chain::new(vec![before, beyond.element]));
+    let beyond = std::mem::replace(&mut world.parts[BEYOND], own);
+    let onward = &mut world.parts[ONWARD];
+    onward.back_ns += beyond.back_ns;
+    onward.path.elements.extend(beyond.path.elements);
     world.circumstance("captured_at", "client");
     if random.chance(WITHOUT_TIMESTAMPS) {
         let without = Without {
@@ -173,7 +174,7 @@ fn lost_by_stage(history: &History, within: Option<(i64, i64)>) -> Vec<usize> {
     let own = history.packets.iter().filter(|packet| {
         packet.segment.is_some_and(|segment| segment.flow == 0) && is_within(packet.sent_ns)
     });
-    let mut lost = vec![0; BEYOND_STAGE + 1];
+    let mut lost = vec![0; BEYOND + 1];
     for packet in own {
         if let PacketFate::Dropped { stage } = packet.fate
             && let Some(lost) = lost.get_mut(stage)
@@ -188,7 +189,6 @@ fn lost_by_stage(history: &History, within: Option<(i64, i64)>) -> Vec<usize> {
 /// the limiter with most of the time.
 fn right(
     pair: &SimulatedPair,
-    mechanism: Mechanism,
     lost: Vec<usize>,
     stands: bool,
     limiter: Option<Limiter>,
@@ -198,25 +198,25 @@ fn right(
         .unwrap_or(0);
     if lost[most] > 0 {
         return match most {
-            BEFORE_STAGE | BEYOND_STAGE => vec!["random-loss"],
+            BEFORE | BEYOND => vec!["random-loss"],
             _ => right_causes(pair.kind).to_vec(),
         };
     }
     match limiter {
         // with a standing queue, a larger window only lengthens the queue
-        Some(Limiter::ReceiveWindow | Limiter::SendBuffer) if stands => bottleneck(pair, mechanism),
+        Some(Limiter::ReceiveWindow | Limiter::SendBuffer) if stands => bottleneck(pair),
         Some(Limiter::ReceiveWindow) => vec!["receiver-window"],
         Some(Limiter::SendBuffer | Limiter::Application | Limiter::Pacing) => vec!["sender"],
         Some(Limiter::PeerApplication) => vec!["peer-application"],
         Some(Limiter::DelayedAck) => vec!["delayed-ack"],
         Some(Limiter::Outage) => vec!["outage"],
-        Some(Limiter::CongestionWindow | Limiter::LossRecovery) => bottleneck(pair, mechanism),
+        Some(Limiter::CongestionWindow | Limiter::LossRecovery) => bottleneck(pair),
         // the limiter and the queue are both correct, and so is the reordering
         Some(Limiter::ConnectionSetup | Limiter::SlowStart) | None => {
             let mut right = vec!["none"];
             // acknowledgments wait on the return path, which the points do not see
-            if stands || matches!(mechanism, Mechanism::Reorder | Mechanism::SlowWayBack) {
-                right.extend(bottleneck(pair, mechanism));
+            if stands || matches!(pair.kind, "reorder" | "slow_way_back") {
+                right.extend(bottleneck(pair));
             }
             right
         }
@@ -253,48 +253,31 @@ fn queue_stands(pair: &SimulatedPair, history: &History, drawn: Drawn) -> bool {
 
 /// The limiter with most of the time within these transfers.
 fn largest(account: &Account, transfers: &[(i64, i64)]) -> Option<Limiter> {
-    let mut times = [0; Limiter::ALL.len()];
-    for &(from_ns, until_ns) in transfers {
-        let of = account.times_ns(from_ns, until_ns);
-        times
-            .iter_mut()
-            .zip(of)
-            .for_each(|(sum, time_ns)| *sum += time_ns);
-    }
+    let times = account.times_within(transfers);
     let place = (0..times.len()).max_by_key(|&place| times[place])?;
     Some(Limiter::ALL[place])
 }
 
 /// The causes of the bottleneck if it has dropped no packet so far.
-fn bottleneck(pair: &SimulatedPair, mechanism: Mechanism) -> Vec<&'static str> {
-    match mechanism {
-        Mechanism::ShallowFifoPackets
-        | Mechanism::ShallowFifoBytes
-        | Mechanism::DeepFifoPackets
-        | Mechanism::DeepFifoBytes
-        | Mechanism::CrossTraffic
-        | Mechanism::StandingQueue => vec!["deep-queue", "shaper", "shallow-queue"],
-        Mechanism::Shaper
-        | Mechanism::TickShaper
-        | Mechanism::CoDel
-        | Mechanism::Pie
-        | Mechanism::Red
-        | Mechanism::FqCoDel
-        | Mechanism::Cake
-        | Mechanism::FqPie
-        | Mechanism::DualPi2
-        | Mechanism::EcnMark
-        | Mechanism::SlowWayBack => {
-            let mut right = right_causes(pair.kind).to_vec();
-            right.extend(["shaper", "deep-queue"]);
-            right.dedup();
-            right
+fn bottleneck(pair: &SimulatedPair) -> Vec<&'static str> {
+    match (pair.kind, pair.variant) {
+        ("shallow_fifo" | "deep_fifo" | "cross_traffic" | "standing_queue", _) => {
+            vec!["deep-queue", "shaper", "shallow-queue"]
         }
-        Mechanism::PolicerThenShaper | Mechanism::ShaperThenPolicer => {
+        ("shaper" | "shaper_ticks" | "ecn_mark" | "slow_way_back", _) => delays(pair),
+        (kind, _) if kind.starts_with("aqm_") => delays(pair),
+        (_, "policer-then-shaper" | "shaper-then-policer") => {
             vec!["shaper", "deep-queue", "none", "sender"]
         }
-        Mechanism::Reorder => vec!["reordering", "none", "sender"],
+        ("reorder", _) => vec!["reordering", "none", "sender"],
         // The sender's own card, or only the propagation delay.
         _ => vec!["none", "sender"],
     }
+}
+
+fn delays(pair: &SimulatedPair) -> Vec<&'static str> {
+    let mut right = right_causes(pair.kind).to_vec();
+    right.extend(["shaper", "deep-queue"]);
+    right.dedup();
+    right
 }

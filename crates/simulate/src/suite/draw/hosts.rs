@@ -1,42 +1,66 @@
-//! Hosts that limit their own transfers, and a path with an outage.
+//! The kinds of pairs with hosts that limit their own transfers, and a path with an outage.
 
 use whydrop_hosts::{Pacing, StopsReading};
 use whydrop_path::Random;
 
-use super::draw::{ELEMENT_STAGE, MS, World, logarithmic_ns, pick};
-use super::kind::Mechanism;
-use super::settings::{MBIT, set_wide_link, slow_line};
+use super::paths::{behave, set_wide_link, slow_line};
+use super::{allowed_bps, set_receive_buffer, small_buffer};
 use crate::scenario::{Application, Behaviour};
+use crate::suite::world::{MBIT, MOST_BYTES, MS, World, logarithmic_ns, pair, pick};
 
-pub fn apply(world: &mut World, random: &mut Random) {
-    if world.mechanism == Mechanism::Outage {
-        slow_line(world, random);
-    }
+/// A path that limits nothing.
+fn wide_path(world: &mut World, random: &mut Random) {
     set_wide_link(world, random);
-    world.parameter("drops", world.mechanism == Mechanism::Outage);
-    match world.mechanism {
-        Mechanism::SendBuffer => send_buffer(world, random),
-        Mechanism::Paced => paced(world, random),
-        Mechanism::ClosedWindow => closed_window(world, random),
-        Mechanism::DelayedAck => delayed_ack(world, random),
-        Mechanism::PeerApplication => peer_application(world, random),
-        _ => outage(world, random),
-    }
+    world.parameter("drops", false);
+}
+
+/// The application delivers data in small portions.
+pub fn application(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
+    let rate_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
+    let interval_ns = logarithmic_ns(10.0, 500.0, random);
+    let bytes = (rate_bps as f64 / 8.0 * interval_ns as f64 / 1e9) as u64;
+    world.parameter("app_rate_bps", rate_bps);
+    world.scenario.flows[0].application = Application::Stream {
+        bytes: bytes.max(1_000),
+        count: (world.scenario.end_ns * 4 / 5 / interval_ns).max(10) as u32,
+        interval_ns,
+    };
+}
+
+/// A receive buffer below the bandwidth-delay product.
+pub fn receiver_window(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
+    let window_bytes = small_buffer(world.product_bytes(world.line_bps), 0.5, 1e6, random);
+    world.parameter("receiver_buffer_bytes", window_bytes);
+    set_receive_buffer(world, window_bytes);
+    world.transfer(allowed_bps(world, window_bytes), 20 * window_bytes, random);
+}
+
+/// An application that reads slowly.
+pub fn slow_reader(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
+    let read_bps = (random.log_uniform(1.0, 20.0) * MBIT) as u64;
+    let buffer_bytes = random.log_uniform(64_000.0, 500_000.0) as u64;
+    world.parameter("read_rate_bps", read_bps);
+    world.parameter("rcvbuf_bytes", buffer_bytes);
+    let receiver = &mut world.scenario.flows[0].receiver;
+    (receiver.read_rate_bps, receiver.buffer_bytes) = (Some(read_bps), buffer_bytes);
+    world.transfer(read_bps, 1_000_000, random);
 }
 
 /// A send buffer below the bandwidth-delay product.
-fn send_buffer(world: &mut World, random: &mut Random) {
-    let product_bytes = world.line_bps as f64 / 8.0 * world.rtt_ns as f64 / 1e9;
-    let share = random.uniform(0.05, 0.4);
-    let buffer_bytes = (product_bytes * share).clamp(16_000.0, 1_000_000.0) as u64;
+pub fn send_buffer(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
+    let buffer_bytes = small_buffer(world.product_bytes(world.line_bps), 0.4, 1e6, random);
     world.parameter("send_buffer_bytes", buffer_bytes);
     world.scenario.flows[0].sender.buffer_bytes = buffer_bytes;
-    let limit_bps = buffer_bytes as f64 * 8e9 / world.rtt_ns as f64;
-    world.transfer(limit_bps as u64, 30 * buffer_bytes, random);
+    world.transfer(allowed_bps(world, buffer_bytes), 30 * buffer_bytes, random);
 }
 
 /// A rate set by the application or the administrator.
-fn paced(world: &mut World, random: &mut Random) {
+pub fn paced(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
     let rate_bps = (random.log_uniform(1.0, 100.0) * MBIT) as u64;
     world.parameter("pacing_rate_bps", rate_bps);
     world.scenario.flows[0].sender.pacing = Pacing::Rate(rate_bps);
@@ -44,7 +68,8 @@ fn paced(world: &mut World, random: &mut Random) {
 }
 
 /// The reader stops for a while.
-fn closed_window(world: &mut World, random: &mut Random) {
+pub fn closed_window(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
     world.scenario.end_ns = 40_000 * MS;
     let bytes = random.log_uniform(800_000.0, 4_000_000.0) as u64;
     let buffer_bytes = random.log_uniform(64_000.0, 400_000.0) as u64;
@@ -54,9 +79,8 @@ fn closed_window(world: &mut World, random: &mut Random) {
     };
     world.parameter("rcvbuf_bytes", buffer_bytes);
     world.parameter("stops_for_ms", stops.for_ns as f64 / 1e6);
+    set_receive_buffer(world, buffer_bytes);
     let flow = &mut world.scenario.flows[0];
-    flow.receiver.buffer_bytes = buffer_bytes;
-    flow.receiver.initial_window_bytes = buffer_bytes.min(64_000);
     flow.receiver.stops_reading = Some(stops);
     flow.application = Application::Chunks {
         bytes,
@@ -67,7 +91,8 @@ fn closed_window(world: &mut World, random: &mut Random) {
 
 /// Small writes under Nagle's algorithm, or a send buffer of about a segment, with a receiver that waits for a second
 /// segment.
-fn delayed_ack(world: &mut World, random: &mut Random) {
+pub fn delayed_ack(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
     world.scenario.end_ns = 40_000 * MS;
     let by_nagle = random.chance(0.6);
     let delay_ms = *pick(&[40, 40, 40, 200], random);
@@ -98,7 +123,8 @@ fn delayed_ack(world: &mut World, random: &mut Random) {
 }
 
 /// Requests that are answered late.
-fn peer_application(world: &mut World, random: &mut Random) {
+pub fn peer_application(world: &mut World, random: &mut Random) {
+    wide_path(world, random);
     world.scenario.end_ns = 60_000 * MS;
     let thinks_ns = logarithmic_ns(200.0, 8_000.0, random).max(2 * world.rtt_ns);
     let count = 2 + random.below(4) as u32;
@@ -115,7 +141,10 @@ fn peer_application(world: &mut World, random: &mut Random) {
 }
 
 /// No packet passes for a while, then all do again.
-fn outage(world: &mut World, random: &mut Random) {
+pub fn outage(world: &mut World, random: &mut Random) {
+    slow_line(world, random);
+    set_wide_link(world, random);
+    world.parameter("drops", true);
     let rate_bps = world.line_bps.min(50_000_000);
     if world.line_bps > rate_bps {
         world.set_line(rate_bps);
@@ -126,18 +155,18 @@ fn outage(world: &mut World, random: &mut Random) {
     world.parameter("outage_from_ms", from_ns as f64 / 1e6);
     world.parameter("outage_ms", for_ns as f64 / 1e6);
     world.extras.outages = vec![(from_ns, from_ns + for_ns)];
-    world.extras.outage_stage = ELEMENT_STAGE;
-    world.extras.behaviours = vec![
+    world.extras.outage_stage = pair::ELEMENT;
+    behave(
+        world,
         Behaviour {
             client_repeats: true,
             ..Behaviour::default()
-        };
-        world.scenario.flows.len() + 1
-    ];
+        },
+    );
     // Long enough to meet the outage in its middle.
     let bytes = (rate_bps as f64 / 8.0 * (from_ns as f64 / 1e9 + 2.0)) as u64;
     world.scenario.flows[0].application = Application::Chunks {
-        bytes: bytes.min(super::draw::MOST_BYTES),
+        bytes: bytes.min(MOST_BYTES),
         count: 1,
         pause_ns: 0,
     };
