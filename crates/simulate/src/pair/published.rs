@@ -96,19 +96,13 @@ pub fn pair(config: PublishedConfig) -> SimulatedPair {
         variant: "published",
         note: "bursts at 1 Gbit/s through rate police 300, 50 KB".into(),
         seed: config.seed,
-        parameters: Default::default(),
-        identifiable: Default::default(),
-        circumstances: Default::default(),
         tcp_flows: vec![flow],
-        udp_flows: Vec::new(),
         crossings,
         b: sniffer(Point::B),
         y,
-        translation: None,
         realism,
-        accounts: Vec::new(),
         right: vec!["policer"],
-        right_by_transfer: Vec::new(),
+        ..SimulatedPair::default()
     };
     pair.parameter("rate_bps", RATE_BPS);
     pair.parameter("burst_bytes", BURST_BYTES);

@@ -7,7 +7,7 @@ use whydrop_path::Random;
 
 use super::crossing::Crossing;
 use super::frame::Ends;
-use super::sniffer::{Sighting, Sniffer};
+use super::sniffer::{Point, Sighting, Sniffer};
 use crate::headers::Endpoints;
 use crate::limiter::Account;
 
@@ -138,6 +138,33 @@ impl Flow {
             }
         }
         ends
+    }
+}
+
+impl Default for SimulatedPair {
+    /// Without packets, with sniffers that see everything.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            split: "",
+            kind: "",
+            variant: "",
+            note: String::new(),
+            seed: 0,
+            parameters: Map::new(),
+            identifiable: Map::new(),
+            circumstances: Map::new(),
+            tcp_flows: Vec::new(),
+            udp_flows: Vec::new(),
+            crossings: Vec::new(),
+            b: Sniffer::new(Point::B),
+            y: Sniffer::new(Point::Y),
+            translation: None,
+            realism: Realism::default(),
+            accounts: Vec::new(),
+            right: Vec::new(),
+            right_by_transfer: Vec::new(),
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn attempt(kind: &'static Kind, config: &SuiteConfig, seed: u64) -> Option<Playe
     });
     let played = Played {
         kind,
-        parameters: world.parameters,
+        parameters: world.pair.parameters,
         flows,
         capture,
         history,

@@ -103,25 +103,13 @@ pub(super) fn run(kind: &Kind, mut world: World, seed: u64) -> (SimulatedPair, H
         .run();
     let crossings = crossings(&history, points);
     let mut pair = SimulatedPair {
-        name: String::new(),
-        split: "",
         kind: kind.family,
         variant: kind.name,
-        note: String::new(),
         seed,
-        parameters: world.parameters,
-        identifiable: Default::default(),
-        circumstances: world.circumstances,
-        tcp_flows: world.flows,
-        udp_flows: world.udp_flows,
         crossings,
-        b: world.b,
-        y: world.y,
-        translation: world.translation,
-        realism: world.realism,
         accounts: Account::of_all(&history),
         right: kind.right_causes.to_vec(),
-        right_by_transfer: Vec::new(),
+        ..world.pair
     };
     // The return paths are known beyond the end of the simulation; other events are not.
     for sniffer in [&mut pair.b, &mut pair.y] {

@@ -16,7 +16,7 @@ const TIDY: f64 = 0.2;
 
 pub fn apply(world: &mut World, random: &mut Random) {
     if world.ipv6 {
-        world.realism.add("ipv6");
+        world.pair.realism.add("ipv6");
     }
     clock(world, random);
     if random.chance(TIDY) {
@@ -36,20 +36,20 @@ fn clock(world: &mut World, random: &mut Random) {
     let sign = |random: &mut Random| if random.chance(0.5) { 1 } else { -1 };
     if random.chance(0.7) {
         let offset_ns = logarithmic_ns(0.001, 3_600_000.0, random);
-        world.y.clock.offset_ns = sign(random) * offset_ns;
-        world.realism.add("clock-offset");
+        world.pair.y.clock.offset_ns = sign(random) * offset_ns;
+        world.pair.realism.add("clock-offset");
     }
     if random.chance(0.6) {
         // In thousandths of a ppm.
-        world.y.clock.drift_ppm = (random.uniform(-300.0, 300.0) * 1e3).round() / 1e3;
-        world.realism.add("clock-drift");
+        world.pair.y.clock.drift_ppm = (random.uniform(-300.0, 300.0) * 1e3).round() / 1e3;
+        world.pair.realism.add("clock-drift");
     }
     if random.chance(0.08) {
         let at_ns = (world.scenario.end_ns as f64 * random.uniform(0.15, 0.45)) as i64;
         let step_ns = sign(random) * logarithmic_ns(1.0, 2_000.0, random);
-        world.y.clock.steps.push((at_ns, step_ns));
-        world.realism.add("clock-step");
-        world.realism.note("clock_step_ns", step_ns);
+        world.pair.y.clock.steps.push((at_ns, step_ns));
+        world.pair.realism.add("clock-step");
+        world.pair.realism.note("clock_step_ns", step_ns);
     }
 }
 
@@ -60,23 +60,24 @@ fn rewriting(world: &mut World, random: &mut Random) {
     }
     if random.chance(0.4) {
         let hops = 1 + random.below(14) as u8;
-        world.y.ttl_forward -= hops;
-        world.b.ttl_reverse -= hops;
-        world.realism.add("ttl");
-        world.realism.note("ttl_hops", hops);
+        world.pair.y.ttl_forward -= hops;
+        world.pair.b.ttl_reverse -= hops;
+        world.pair.realism.add("ttl");
+        world.pair.realism.note("ttl_hops", hops);
     }
     if random.chance(0.15) {
-        world.b.dscp = *pick(&[8, 10, 18, 26, 34, 46], random);
-        world.realism.add("dscp-bleached");
-        world.realism.note("dscp_b", world.b.dscp);
+        world.pair.b.dscp = *pick(&[8, 10, 18, 26, 34, 46], random);
+        world.pair.realism.add("dscp-bleached");
+        world.pair.realism.note("dscp_b", world.pair.b.dscp);
     }
     if !world.ipv6 && random.chance(0.12) {
-        world.y.identification_zero = true;
-        world.b.identification_zero = random.chance(0.7);
-        world.realism.add("ip-id-zero");
+        world.pair.y.identification_zero = true;
+        world.pair.b.identification_zero = random.chance(0.7);
+        world.pair.realism.add("ip-id-zero");
         world
+            .pair
             .realism
-            .note("ip_id_zero_at_b", world.b.identification_zero);
+            .note("ip_id_zero_at_b", world.pair.b.identification_zero);
     }
 }
 
@@ -89,7 +90,7 @@ fn translate(world: &mut World, random: &mut Random) {
         },
         first_port: 20_000 + random.below(20_000) as u16,
     };
-    world.realism.add("nat");
+    world.pair.realism.add("nat");
     let end = if translation.of_server {
         "sender"
     } else {
@@ -99,12 +100,12 @@ fn translate(world: &mut World, random: &mut Random) {
         "the {end} became {}, ports from {}",
         translation.address, translation.first_port
     );
-    world.realism.note("nat", said);
+    world.pair.realism.note("nat", said);
     if !world.ipv6 && random.chance(0.4) {
-        world.y.identification_shift = 1 + random.below(65_000) as u16;
-        world.realism.add("ip-id-rewritten");
+        world.pair.y.identification_shift = 1 + random.below(65_000) as u16;
+        world.pair.realism.add("ip-id-rewritten");
     }
-    world.translation = Some(translation);
+    world.pair.translation = Some(translation);
 }
 
 fn offload(world: &mut World, random: &mut Random) {
@@ -113,24 +114,25 @@ fn offload(world: &mut World, random: &mut Random) {
         capture_at_sender(world);
         // Wire packets of a super-segment leave the card back to back.
         let full_frame_ns = (1_538.0 * 8e9 / world.line_bps as f64) as i64;
-        world.b.offload = Some(Offload {
+        world.pair.b.offload = Some(Offload {
             gap_ns: full_frame_ns + full_frame_ns / 10 + 100,
             most_payload_bytes: 64_000,
             stamp: OffloadStamp::First,
         });
-        world.realism.add("tso");
+        world.pair.realism.add("tso");
     }
     if random.chance(0.15) {
         let gap_ns = logarithmic_ns(0.01, 0.06, random);
         let most_payload_bytes = if random.chance(0.7) { 64_000 } else { 24_616 };
-        world.y.offload = Some(Offload {
+        world.pair.y.offload = Some(Offload {
             gap_ns,
             most_payload_bytes,
             stamp: OffloadStamp::Last,
         });
-        world.realism.add("gro");
-        world.realism.note("gro_gap_us", gap_ns as f64 / 1e3);
+        world.pair.realism.add("gro");
+        world.pair.realism.note("gro_gap_us", gap_ns as f64 / 1e3);
         world
+            .pair
             .realism
             .note("gro_most_payload_bytes", most_payload_bytes);
     }
@@ -151,23 +153,28 @@ fn capture_at_sender(world: &mut World) {
 fn wrapping(world: &mut World, random: &mut Random) {
     if random.chance(0.15) {
         // Super-segments are too long for the outer header's length.
-        let choices = if world.y.offload.is_some() { 1 } else { 3 };
+        let choices = if world.pair.y.offload.is_some() { 1 } else { 3 };
         let (name, link) = match random.below(choices) {
             0 => ("vlan", Link::Vlan(2 + random.below(4_000) as u16)),
             1 => ("gre", Link::Gre),
             _ => ("vxlan", Link::Vxlan(1 + random.below(1 << 20) as u32)),
         };
-        world.y.link = link;
+        world.pair.y.link = link;
         if !matches!(link, Link::Vlan(_)) {
-            world.y.snaplen = 256;
+            world.pair.y.snaplen = 256;
         }
-        world.realism.add(name);
+        world.pair.realism.add(name);
     }
     if random.chance(0.2) {
-        let at_b = matches!(world.y.link, Link::Gre | Link::Vxlan(_)) || random.chance(0.5);
-        let sniffer = if at_b { &mut world.b } else { &mut world.y };
+        let at_b = matches!(world.pair.y.link, Link::Gre | Link::Vxlan(_)) || random.chance(0.5);
+        let sniffer = if at_b {
+            &mut world.pair.b
+        } else {
+            &mut world.pair.y
+        };
         sniffer.snaplen = 96;
         world
+            .pair
             .realism
             .add(if at_b { "snaplen-96-b" } else { "snaplen-96-y" });
     }
@@ -176,32 +183,33 @@ fn wrapping(world: &mut World, random: &mut Random) {
 fn stamps(world: &mut World, random: &mut Random) {
     let microseconds = random.chance(0.2);
     let (jitter, coalesce) = (random.chance(0.25), random.chance(0.12));
-    for (name, sniffer) in [("b", &mut world.b), ("y", &mut world.y)] {
+    for (name, sniffer) in [("b", &mut world.pair.b), ("y", &mut world.pair.y)] {
         if microseconds {
             sniffer.resolution = Resolution::Microseconds;
         }
         if jitter {
             sniffer.jitter_ns = logarithmic_ns(0.001, 0.03, random);
             world
+                .pair
                 .realism
                 .note(&format!("jitter_{name}_us"), sniffer.jitter_ns as f64 / 1e3);
         }
         if coalesce && random.chance(0.7) {
             sniffer.coalesce_ns = logarithmic_ns(0.02, 0.1, random);
-            world.realism.note(
+            world.pair.realism.note(
                 &format!("coalesce_{name}_us"),
                 sniffer.coalesce_ns as f64 / 1e3,
             );
         }
     }
     if microseconds {
-        world.realism.add("us");
+        world.pair.realism.add("us");
     }
     if jitter {
-        world.realism.add("jitter");
+        world.pair.realism.add("jitter");
     }
-    if world.b.coalesce_ns + world.y.coalesce_ns > 0 {
-        world.realism.add("coalesce");
+    if world.pair.b.coalesce_ns + world.pair.y.coalesce_ns > 0 {
+        world.pair.realism.add("coalesce");
     }
 }
 
@@ -215,40 +223,45 @@ fn missing(world: &mut World, random: &mut Random) {
         &[(true, true), (true, false), (false, true), (false, true)],
         random,
     );
-    for (name, hit, sniffer) in [("b", at_b, &mut world.b), ("y", at_y, &mut world.y)] {
+    for (name, hit, sniffer) in [
+        ("b", at_b, &mut world.pair.b),
+        ("y", at_y, &mut world.pair.y),
+    ] {
         if hit {
             sniffer.missed = random.log_uniform(0.005, 0.3);
             sniffer.missed_together = *pick(&[1.0, 1.0, 1.5, 4.0], random);
             world
+                .pair
                 .realism
                 .note(&format!("missed_share_{name}"), sniffer.missed);
             world
+                .pair
                 .realism
                 .note(&format!("missed_together_{name}"), sniffer.missed_together);
         }
     }
-    world.realism.add("missed");
+    world.pair.realism.add("missed");
 }
 
 /// Draws the coverage of the captures: start, end, directions, a file that ends in the middle of a record.
 fn coverage(world: &mut World, random: &mut Random) {
     if random.chance(0.2) {
-        for sniffer in [&mut world.b, &mut world.y] {
+        for sniffer in [&mut world.pair.b, &mut world.pair.y] {
             shift(sniffer, world.scenario.end_ns, random);
         }
-        world.realism.add("other-times");
-        world.realism.tolerate(EDGE);
+        world.pair.realism.add("other-times");
+        world.pair.realism.tolerate(EDGE);
     }
     if random.chance(0.1) {
-        (world.b.forward_only, world.y.forward_only) = (true, true);
-        world.realism.add("one-way");
+        (world.pair.b.forward_only, world.pair.y.forward_only) = (true, true);
+        world.pair.realism.add("one-way");
     }
     if random.chance(0.08) {
         let share = random.uniform(0.5, 0.97);
-        world.y.cut_after = Some(share);
-        world.realism.add("truncated");
-        world.realism.note("y_cut_after_share", share);
-        world.realism.tolerate(EDGE);
+        world.pair.y.cut_after = Some(share);
+        world.pair.realism.add("truncated");
+        world.pair.realism.note("y_cut_after_share", share);
+        world.pair.realism.tolerate(EDGE);
     }
 }
 

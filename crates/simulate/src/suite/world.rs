@@ -1,13 +1,13 @@
 //! A world before it is simulated: hosts, the path between them as data, connections, the points of capture.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use whydrop_hosts::{Algorithm, Pacing, ReceiverConfig, SenderConfig};
 use whydrop_path::{PathSpec, Random, overhead};
 
 use crate::network::{DatagramSource, Extras, WatchConfig};
-use crate::pair::{Flow, Point, Realism, Sniffer, Translation};
+use crate::pair::{Flow, SimulatedPair};
 use crate::pcap::Resolution;
-use crate::scenario::{Application, CaptureConfig, CrossTraffic, FlowConfig, Scenario, Stage};
+use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
 
 pub const MS: i64 = 1_000_000;
 pub const MBIT: f64 = 1e6;
@@ -56,22 +56,14 @@ pub struct World {
     pub scenario: Scenario,
     pub parts: Vec<Part>,
     /// The number of the part that the kind is about.
-    element: usize,
-    /// Of the element, for the truth, in the units of their names.
-    pub parameters: Map<String, Value>,
-    pub circumstances: Map<String, Value>,
+    pub element: usize,
+    /// The pair before the simulation; of single captures, only the parameters.
+    pub pair: SimulatedPair,
     pub rtt_ns: i64,
     pub line_bps: u64,
     pub extras: Extras,
-    /// Of pairs only, as all that follows.
     pub watch: WatchConfig,
-    pub flows: Vec<Flow>,
-    pub udp_flows: Vec<Flow>,
     pub ipv6: bool,
-    pub b: Sniffer,
-    pub y: Sniffer,
-    pub translation: Option<Translation>,
-    pub realism: Realism,
     /// The packets have to determine the parameters of this path.
     pub policer: Option<PathSpec>,
 }
@@ -123,19 +115,12 @@ impl World {
             scenario,
             parts: Vec::new(),
             element,
-            parameters: Map::new(),
-            circumstances: Map::new(),
+            pair: SimulatedPair::default(),
             rtt_ns,
             line_bps: 0,
             extras: Extras::default(),
             watch: WatchConfig::default(),
-            flows: Vec::new(),
-            udp_flows: Vec::new(),
             ipv6: false,
-            b: Sniffer::new(Point::B),
-            y: Sniffer::new(Point::Y),
-            translation: None,
-            realism: Realism::default(),
             policer: None,
         }
     }
@@ -238,26 +223,18 @@ impl World {
         self.parts[part].path.elements.extend(behind);
     }
 
-    /// Records a parameter for the truth.
+    /// Records a parameter for the truth, in the unit of its name.
     pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
-        self.parameters.insert(name.into(), value.into());
+        self.pair.parameter(name, value);
     }
 
     pub fn circumstance(&mut self, name: &str, value: impl Into<Value>) {
-        self.circumstances.insert(name.into(), value.into());
+        self.pair.circumstances.insert(name.into(), value.into());
     }
 
     /// Bytes that the path has in flight at a rate, without a queue.
     pub fn product_bytes(&self, rate_bps: u64) -> f64 {
         rate_bps as f64 / 8.0 * self.rtt_ns as f64 / 1e9
-    }
-
-    /// Adds packets that appear in no capture and use the element too.
-    pub fn hide_traffic(&mut self, traffic: CrossTraffic) {
-        let stage = self.element;
-        self.scenario
-            .cross_traffic
-            .push(CrossTraffic { stage, ..traffic });
     }
 
     /// Takes the single capture at another place.
@@ -281,7 +258,8 @@ impl World {
         };
         let ports = (config.client_port, config.server_port);
         let mss = config.sender.mss as u16 + header;
-        self.flows
+        self.pair
+            .tcp_flows
             .push(Flow::new(role, self.ipv6, (20, host), ports, mss, random));
         self.scenario.flows.push(config);
     }
@@ -403,62 +381,61 @@ fn capture(random: &mut Random) -> CaptureConfig {
     }
 }
 
-const MSS: [u64; 6] = [1_460, 1_460, 1_460, 1_400, 1_380, 1_240];
-
 /// A connection of a single capture, between the same two hosts; the kinds set what it transfers.
 pub fn flow(number: u16, random: &mut Random) -> FlowConfig {
-    let timestamps = random.chance(0.85);
-    let mss = *pick(&MSS, random);
+    let flow = connection(0, (0.7, 0.8), random);
     FlowConfig {
-        sender: data_sender(mss, timestamps, 0.7, 0.8, random),
-        receiver: data_receiver(timestamps, random),
-        application: Application::Chunks {
-            bytes: 2_000_000,
-            count: 5,
-            pause_ns: 1_000 * MS,
-        },
         client: [192, 0, 2, 10],
         server: [198, 51, 100, 20],
         client_port: 20_000 + (random.below(40_000) as u16 & !7) + number,
-        server_port: 443,
-        start_ns: 10 * MS,
-        captured: true,
-        timestamps,
         closes: random.chance(0.7),
-        extra_rtt_ns: 0,
+        ..flow
     }
 }
 
 /// A connection of a pair.
 fn pair_flow(ipv6: bool, client_port: u16, random: &mut Random) -> FlowConfig {
-    let timestamps = random.chance(0.85);
-    let mss = *pick(&MSS, random) - if ipv6 { 20 } else { 0 };
+    let flow = connection(if ipv6 { 20 } else { 0 }, (0.8, 0.7), random);
     FlowConfig {
-        sender: data_sender(mss, timestamps, 0.8, 0.7, random),
+        client: [192, 0, 2, 20],
+        server: [10, 0, 1, 10],
+        client_port,
+        server_port: *pick(&[443, 80, 5_201], random),
+        start_ns: flow.start_ns + random.below(300 * MS as u64) as i64,
+        closes: random.chance(0.7),
+        ..flow
+    }
+}
+
+/// Two ends with longer headers than IPv4's; the shares are of senders with RACK, and of CUBIC's with HyStart.
+fn connection(longer_bytes: u64, shares: (f64, f64), random: &mut Random) -> FlowConfig {
+    let timestamps = random.chance(0.85);
+    let mss = *pick(&[1_460, 1_460, 1_460, 1_400, 1_380, 1_240], random) - longer_bytes;
+    FlowConfig {
+        sender: data_sender(mss, timestamps, shares, random),
         receiver: data_receiver(timestamps, random),
         application: Application::Chunks {
             bytes: 2_000_000,
             count: 3,
             pause_ns: 500 * MS,
         },
-        client: [192, 0, 2, 20],
-        server: [10, 0, 1, 10],
-        client_port,
-        server_port: *pick(&[443, 80, 5_201], random),
-        start_ns: 10 * MS + random.below(300 * MS as u64) as i64,
+        client: [0; 4],
+        server: [0; 4],
+        client_port: 0,
+        server_port: 443,
+        start_ns: 10 * MS,
         captured: true,
         timestamps,
-        closes: random.chance(0.7),
+        closes: false,
         extra_rtt_ns: 0,
     }
 }
 
-/// The sender of a connection; the shares are of senders with RACK, and of CUBIC's with HyStart.
+/// The sender of a connection.
 fn data_sender(
     mss: u64,
     timestamps: bool,
-    rack_share: f64,
-    hystart_share: f64,
+    (rack_share, hystart_share): (f64, f64),
     random: &mut Random,
 ) -> SenderConfig {
     let rack = random.chance(rack_share);
@@ -514,7 +491,7 @@ pub fn cross_traffic(world: &mut World, random: &mut Random) {
         });
         let port = 30_000 + random.below(20_000) as u16;
         let flow = Flow::new("datagrams", world.ipv6, (20, 10), (port, 4_500), 0, random);
-        world.udp_flows.push(flow);
-        world.realism.add("udp");
+        world.pair.udp_flows.push(flow);
+        world.pair.realism.add("udp");
     }
 }

@@ -4,7 +4,8 @@ use whydrop_hosts::{Algorithm, Pacing};
 use whydrop_path::{Random, overhead};
 
 use super::{
-    Bursts, Law, allowed_bps, early_drops, in_service, losses, set_receive_buffer, small_buffer,
+    Bursts, Hidden, Law, allowed_bps, early_drops, in_service, losses, set_receive_buffer,
+    small_buffer,
 };
 use crate::scenario::{Application, CrossTraffic, FlowConfig};
 use crate::suite::world::{
@@ -249,18 +250,15 @@ fn hidden_traffic(world: &mut World, rate_bps: u64, random: &mut Random) {
     let share = random.uniform(0.1, 0.6);
     let on_off = random.chance(0.5);
     world.parameter("hidden_share_of_rate", share);
-    world.hide_traffic(CrossTraffic {
-        stage: 0,
+    let packet_bytes = *pick(&[1_500, 1_500, 1_200, 576, 200], random);
+    let hidden = Hidden {
         rate_bps: (rate_bps as f64 * share) as u64,
-        packet_bytes: *pick(&[1_500, 1_500, 1_200, 576, 200], random),
-        poisson: random.chance(0.7),
-        mean_on_ns: logarithmic_ns(50.0, 3_000.0, random),
-        mean_off_ns: match on_off {
-            true => logarithmic_ns(50.0, 3_000.0, random),
-            false => 0,
-        },
-        start_ns: 0,
-    });
+        packet_bytes,
+        on_off,
+        poisson: 0.7,
+        most_ms: 3_000.0,
+    };
+    hidden.add(world, random);
 }
 
 /// Adds a long transfer from another server (as iperf), in the capture, through the same hop.

@@ -7,6 +7,7 @@ pub mod paths;
 use whydrop_path::Random;
 
 use super::world::{World, logarithmic_ns};
+use crate::scenario::CrossTraffic;
 
 /// A law of queue management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,35 @@ fn losses(
             world.parameter("mean_outage_ms", outage_ns as f64 / 1e6);
             format!("fading:share={share},mean={outage_ns}ns,seed={seed}")
         }
+    }
+}
+
+/// Packets that appear in no capture and use the element too.
+struct Hidden {
+    rate_bps: u64,
+    packet_bytes: u32,
+    on_off: bool,
+    /// The probability of exponential gaps.
+    poisson: f64,
+    /// The longest mean time on, or off.
+    most_ms: f64,
+}
+
+impl Hidden {
+    fn add(self, world: &mut World, random: &mut Random) {
+        let traffic = CrossTraffic {
+            stage: world.element,
+            rate_bps: self.rate_bps,
+            packet_bytes: self.packet_bytes,
+            poisson: random.chance(self.poisson),
+            mean_on_ns: logarithmic_ns(50.0, self.most_ms, random),
+            mean_off_ns: match self.on_off {
+                true => logarithmic_ns(50.0, self.most_ms, random),
+                false => 0,
+            },
+            start_ns: 0,
+        };
+        world.scenario.cross_traffic.push(traffic);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use whydrop_path::{ElementSpec, PathSpec, Random, overhead};
 
-use super::{Bursts, Law, early_drops, in_service, losses, set_receive_buffer};
+use super::{Bursts, Hidden, Law, early_drops, in_service, losses, set_receive_buffer};
 use crate::network::ReturnLink;
-use crate::scenario::{Behaviour, CrossTraffic};
+use crate::scenario::Behaviour;
 use crate::suite::observer;
 use crate::suite::world::{FULL_PACKET_BYTES, MBIT, MS, World, logarithmic_ns, pair, parsed, pick};
 
@@ -249,18 +249,14 @@ fn hidden_traffic(world: &mut World, rate_bps: u64, random: &mut Random) {
     let packet_bytes = *pick(&[1_500, 1_428, 1_428, 1_000, 576], random);
     world.parameter("cross_traffic_load", load);
     world.parameter("cross_traffic_packet_bytes", packet_bytes);
-    world.hide_traffic(CrossTraffic {
-        stage: 0,
+    let hidden = Hidden {
         rate_bps: (rate_bps as f64 * load * if on_off { 1.8 } else { 1.0 }) as u64,
         packet_bytes,
-        poisson: random.chance(0.5),
-        mean_on_ns: logarithmic_ns(50.0, 1_000.0, random),
-        mean_off_ns: match on_off {
-            true => logarithmic_ns(50.0, 1_000.0, random),
-            false => 0,
-        },
-        start_ns: 0,
-    });
+        on_off,
+        poisson: 0.5,
+        most_ms: 1_000.0,
+    };
+    hidden.add(world, random);
 }
 
 pub fn shaper(world: &mut World, random: &mut Random) {
@@ -269,7 +265,9 @@ pub fn shaper(world: &mut World, random: &mut Random) {
     world.parameter("shaper_burst_bytes", burst_bytes);
     let basis = only_delays(world, rate_bps, random);
     // A bucket smaller than a packet with its overhead would pass none.
-    let counted_bytes = world.parameters["overhead_bytes"].as_u64().unwrap_or(0);
+    let counted_bytes = world.pair.parameters["overhead_bytes"]
+        .as_u64()
+        .unwrap_or(0);
     let burst_bytes = burst_bytes.max(FULL_PACKET_BYTES + counted_bytes);
     world.set_element(&format!(
         "shaper:rate={rate_bps},burst={burst_bytes}B,{basis}"
