@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write captures (sim-0000.pcap ...), their truths (sim-0000.truth.json ...), labels.csv and others.csv
+    /// Write captures (sim-0000.pcap ...) and their truths (sim-0000.truth.json ...)
     Suite {
         #[command(flatten)]
         drawn: Wanted,

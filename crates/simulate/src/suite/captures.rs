@@ -1,9 +1,7 @@
-//! Suites of single captures: `sim-0000.pcap` and `sim-0000.truth.json` for each, `labels.csv` for the kinds that the
-//! scoring script knows, `others.csv` for the rest.
+//! Suites of single captures: `sim-0000.pcap` and `sim-0000.truth.json` for each.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use whydrop_path::Random;
@@ -15,7 +13,7 @@ use crate::capture::write_capture;
 use crate::files::{self, WriteError, at};
 use crate::history::History;
 use crate::network::Simulation;
-use crate::scenario::{Application, CaptureConfig, FlowConfig};
+use crate::scenario::{CaptureConfig, FlowConfig};
 use crate::truth::{FlowTruth, cross_traffic, flow_truths, flows_json};
 
 /// A draw that does not show its kind (a policer that never dropped) is repeated, up to this often.
@@ -89,95 +87,32 @@ pub fn write(
     folder: &Path,
     progress: impl FnMut(usize, &str),
 ) -> Result<(), WriteError> {
-    let mut output = Output::create(folder)?;
+    fs::create_dir_all(folder).map_err(at(folder))?;
     let play = |index| play(config, index);
     write_all(config.count, progress, play, |index, played| {
-        output.add(index, &played)
-    })?;
-    output.finish()
+        write_one(&played, folder, &format!("sim-{index:04}"))
+    })
 }
 
-const LABEL_COLUMNS: &str = "file,kind,policer_rate_bps,policer_burst_bytes,link_rate_bps,link_burst_bytes,\
-random_loss,cross_traffic,flows,chunk_delay_ms,rtt_ms,client_port,client_port_2,pd_lost_by_transfer,\
-pd_policed_by_transfer,pd_rate_bps_by_transfer,pd_burst_bytes_by_transfer,origin";
-const OTHER_COLUMNS: &str = "file,kind,right_causes,client_port,lost";
-
-struct Output {
-    folder: PathBuf,
-    labels: Table,
-    others: Table,
-}
-
-struct Table {
-    path: PathBuf,
-    out: BufWriter<File>,
-}
-
-impl Table {
-    fn create(path: PathBuf, columns: &str) -> Result<Self, WriteError> {
-        let out = files::create(&path)?;
-        let mut table = Self { path, out };
-        table.line(columns)?;
-        Ok(table)
-    }
-
-    fn line(&mut self, line: &str) -> Result<(), WriteError> {
-        writeln!(self.out, "{line}").map_err(at(&self.path))
-    }
-
-    fn finish(mut self) -> Result<(), WriteError> {
-        self.out.flush().map_err(at(&self.path))
-    }
-}
-
-impl Output {
-    pub fn create(folder: &Path) -> Result<Self, WriteError> {
-        fs::create_dir_all(folder).map_err(at(folder))?;
-        Ok(Self {
-            folder: folder.to_path_buf(),
-            labels: Table::create(folder.join("labels.csv"), LABEL_COLUMNS)?,
-            others: Table::create(folder.join("others.csv"), OTHER_COLUMNS)?,
-        })
-    }
-
-    /// Writes one capture with its truth; returns a summary line.
-    pub fn add(&mut self, index: usize, played: &Played) -> Result<String, WriteError> {
-        let stem = format!("sim-{index:04}");
-        let file = format!("{stem}.pcap");
-        let path = self.folder.join(&file);
-        let written = write_capture(
-            files::create(&path)?,
-            &played.history,
-            &played.flows,
-            &played.capture,
-            played.seed,
-        );
-        let (frames, missed) = written.map_err(at(&path))?;
-        let path = self.folder.join(format!("{stem}.truth.json"));
-        let truth = truth(&file, played, frames, missed);
-        files::write_json(&path, &truth)?;
-        if played.kind.is_labelled() {
-            self.labels.line(&label(&file, played))?;
-        } else {
-            let right = played.kind.right_causes.join(";");
-            let first = &played.flows[0];
-            let lost = played.truths[0].lost();
-            self.others.line(&format!(
-                "{file},{},{right},{},{lost}",
-                played.kind.name, first.client_port
-            ))?;
-        }
-        Ok(format!(
-            "{file} {}: {frames} frames, {} lost",
-            played.kind.name,
-            played.truths[0].lost()
-        ))
-    }
-
-    pub fn finish(self) -> Result<(), WriteError> {
-        self.labels.finish()?;
-        self.others.finish()
-    }
+/// Writes one capture with its truth; returns a summary line.
+fn write_one(played: &Played, folder: &Path, stem: &str) -> Result<String, WriteError> {
+    let file = format!("{stem}.pcap");
+    let path = folder.join(&file);
+    let written = write_capture(
+        files::create(&path)?,
+        &played.history,
+        &played.flows,
+        &played.capture,
+        played.seed,
+    );
+    let (frames, missed) = written.map_err(at(&path))?;
+    let truth = truth(&file, played, frames, missed);
+    files::write_json(&folder.join(format!("{stem}.truth.json")), &truth)?;
+    let lost = played.truths[0].lost();
+    Ok(format!(
+        "{file} {}: {frames} frames, {lost} lost",
+        played.kind.name
+    ))
 }
 
 fn truth(file: &str, played: &Played, frames: usize, missed: usize) -> Value {
@@ -202,54 +137,4 @@ fn truth(file: &str, played: &Played, frames: usize, missed: usize) -> Value {
         "duration_s": played.history.end_ns as f64 / 1e9,
         "seed": played.seed,
     })
-}
-
-fn label(file: &str, played: &Played) -> String {
-    let number = |names: &[&str]| {
-        let known = names.iter().find_map(|name| played.parameters.get(*name));
-        known.map(Value::to_string).unwrap_or_default()
-    };
-    let flow = |number: usize| {
-        let port = played.flows.get(number).map(|flow| flow.client_port);
-        port.map(|port| port.to_string()).unwrap_or_default()
-    };
-    let value = |name: &str| played.parameters.get(name).and_then(Value::as_f64);
-    let full_packets =
-        |packets: f64| (packets * super::world::FULL_PACKET_BYTES as f64).to_string();
-    let policed = played.kind.has_policer();
-    let policer = |names| {
-        if policed {
-            number(names)
-        } else {
-            String::new()
-        }
-    };
-    let limit_bytes = value("limit_packets").map_or(number(&["limit_bytes"]), full_packets);
-    let loss = value("random_loss").map_or("0".into(), |loss| format!("{:.3}", loss * 100.0));
-    let cross_traffic = played.kind.name.ends_with("cross-traffic");
-    let pause_ns = match played.flows[0].application {
-        Application::Chunks { pause_ns, .. } => pause_ns,
-        _ => 0,
-    };
-    let fields = [
-        file.to_string(),
-        played.kind.name.to_string(),
-        policer(&["rate_bps"]),
-        policer(&["burst_bytes"]),
-        number(&["drain_rate_bps", "link_rate_bps"]),
-        limit_bytes,
-        loss,
-        u8::from(cross_traffic).to_string(),
-        played.flows.len().to_string(),
-        (pause_ns / 1_000_000).to_string(),
-        format!("{:.3}", value("rtt_ms").unwrap_or(0.0)),
-        flow(0),
-        flow(1),
-        String::new(),
-        String::new(),
-        String::new(),
-        String::new(),
-        format!("simulated seed {}", played.seed),
-    ];
-    fields.join(",")
 }

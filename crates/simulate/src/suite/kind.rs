@@ -198,18 +198,6 @@ pairs! {
         => paths::batching;
 }
 
-/// The kinds that the scoring script for labelled captures knows.
-const LABELLED: [&str; 8] = [
-    "policer",
-    "policer-small-burst",
-    "policer-shared",
-    "policer-shared-cross-traffic",
-    "queue",
-    "queue-shallow",
-    "queue-cross-traffic",
-    "random-loss",
-];
-
 impl Kind {
     /// The kind of captures with this name.
     pub fn of_capture(name: &str) -> Option<&'static Self> {
@@ -219,11 +207,6 @@ impl Kind {
     /// The kind of pairs with this name.
     pub fn of_pair(name: &str) -> Option<&'static Self> {
         PAIRS.iter().find(|kind| kind.name == name)
-    }
-
-    /// True if the scoring script for labelled captures knows the kind.
-    pub(super) fn is_labelled(&self) -> bool {
-        LABELLED.contains(&self.name)
     }
 
     pub fn has_policer(&self) -> bool {
