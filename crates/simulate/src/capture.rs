@@ -102,7 +102,7 @@ fn are_joined(a: &Segment, b: &Segment, mss: u32) -> bool {
         && a.toward == Toward::Client
         && b.toward == Toward::Client
         && a.payload_bytes > 0
-        && a.payload_bytes % mss == 0
+        && a.payload_bytes.is_multiple_of(mss)
         && b.payload_bytes > 0
         && a.end() == b.sequence
         && !a.reason.is_retransmission()
