@@ -80,16 +80,10 @@ pub fn assemble(
             beside::whole::verdict(summary, tracked, datagrams)
         }));
     }
-    let mut tables = Tables::default();
-    if keep_tables {
-        tabulate::flows(&flows, &mut tables);
-        tabulate::streams(datagrams, &mut tables);
-        for (index, ranked) in verdicts.iter_mut().enumerate() {
-            if let Some(model) = ranked.model.take() {
-                tabulate::append_model(&mut tables.model, model, index as u32);
-            }
-        }
-    }
+    let mut tables = match keep_tables {
+        true => filled_tables(&flows, datagrams, &mut verdicts),
+        false => Tables::default(),
+    };
     let mut document = Document {
         whydrop: env!("CARGO_PKG_VERSION").to_owned(),
         schema: SCHEMA,
@@ -110,6 +104,19 @@ pub fn assemble(
         tables.model = ModelTable::default();
     }
     (document, tables)
+}
+
+/// The flows, the streams, and the model of each verdict.
+fn filled_tables(flows: &[FlowRef], datagrams: &Datagrams, verdicts: &mut [Ranked]) -> Tables {
+    let mut tables = Tables::default();
+    tabulate::flows(flows, &mut tables);
+    tabulate::streams(datagrams, &mut tables);
+    for (index, ranked) in verdicts.iter_mut().enumerate() {
+        if let Some(model) = ranked.model.take() {
+            tabulate::append_model(&mut tables.model, model, index as u32);
+        }
+    }
+    tables
 }
 
 /// Removes verdicts that nothing was lost in one direction of a connection if its other direction failed.

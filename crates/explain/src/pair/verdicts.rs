@@ -314,6 +314,16 @@ fn outer_verdict(
     Ranked::new(verdict, &seen.totals)
 }
 
+/// True if two captures show that a cause is between them.
+fn is_of_hop(cause: Cause, overtaken: u64, marked: u64) -> bool {
+    match cause {
+        Cause::Shaper => true,
+        Cause::Reordering => overtaken > 0,
+        Cause::Aqm => marked > 0,
+        _ => false,
+    }
+}
+
 /// The verdicts on a group without losses.
 fn lossless(
     pair: &Pair,
@@ -331,15 +341,9 @@ fn lossless(
     let of = |seen| Bottleneck::of(seen).by_the_first_of_two();
     let between = of(&hop);
     let all = of(&seen).with_a_part(&between);
-    let by_hop = |judged: &Outcome| match judged.cause {
-        Cause::Shaper => true,
-        Cause::Reordering => overtaken > 0,
-        Cause::Aqm => marked > 0,
-        _ => false,
-    };
     let judge = |between: &Bottleneck, all: &Bottleneck, times_s: &Times| {
         let judged = between.judge(times_s);
-        match by_hop(&judged) {
+        match is_of_hop(judged.cause, overtaken, marked as u64) {
             true => (judged, true),
             false => (all.judge(times_s), false),
         }
