@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.replaying import ModelError
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
     from whydrop.monitoring.rolling.kept import Kept
@@ -95,6 +96,7 @@ _HOMES = {
         "whydrop.explaining.matching": "Matching match",
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
+        "whydrop.explaining.replaying": "ModelError",
         "whydrop.measure.handle": "Run",
         "whydrop.measure.responding": "Responder",
         "whydrop.monitoring.switches.states": "PortStates port_history port_states",
@@ -122,6 +124,7 @@ __all__ = [
     "LeftOut",
     "Matching",
     "Model",
+    "ModelError",
     "Packets",
     "Pair",
     "PairFlow",

@@ -69,14 +69,18 @@ def dump(value: object, file: SupportsWrite[bytes], *, pretty: bool = False) -> 
 def dumps(value: object, *, pretty: bool = False) -> str: ...
 def reduce(findings: str) -> str: ...
 def path(description: str) -> tuple[dict[str, Any], str]: ...
-def replay(
-    description: str,
-    time_ns: Sequence[int],
-    ip_bytes: Sequence[int],
-    flow: Sequence[int],
-    lost: Sequence[bool | None],
-    wait_ns: Sequence[int | None],
-) -> tuple[dict[str, Any], Table]: ...
+def elements() -> list[dict[str, Any]]: ...
+
+class Passages:
+    def __init__(
+        self,
+        time_ns: Sequence[int],
+        ip_bytes: Sequence[int],
+        flow: Sequence[int],
+        lost: Sequence[bool | None],
+        wait_ns: Sequence[int | None],
+    ) -> None: ...
+    def replay(self, description: str) -> tuple[dict[str, Any], Table]: ...
 
 class SocketSampler:
     def __init__(self, wanted: str) -> None: ...

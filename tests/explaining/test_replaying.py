@@ -98,7 +98,7 @@ def test_the_table_and_the_document_list_given_models_beside_the_fitted_one():
 def test_a_model_without_packets_or_sense_is_refused(one):
     with pytest.raises(whydrop.Error, match=r'model "policer:rate=0,burst=9kB"|model policer: rate: 0: expected'):
         one.replay("policer:rate=0,burst=9kB")
-    with pytest.raises(replaying.ModelError, match="unknown field"):
+    with pytest.raises(whydrop.ModelError, match="unknown field"):
         one.replay({"elements": [{"element": "line", "rate_bps": 1e6, "color": 1}]})
     assert one.replay("line:rate=1G", verdict=99).is_empty()
 
@@ -121,6 +121,34 @@ def test_every_element_of_the_documentation_can_be_read():
 
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="different lengths"):
-        _core.replay("line:rate=1M", [1, 2], [1], [0], [None], [None])
-    empty = polars.DataFrame(_core.replay("line:rate=1M", [], [], [], [], [])[1])
+        _core.Passages([1, 2], [1], [0], [None], [None])
+    empty = polars.DataFrame(_core.Passages([], [], [], [], []).replay("line:rate=1M")[1])
     assert empty.columns == ["level_bytes", "predicted_drop", "predicted_wait_ns"]
+
+
+def test_the_elements_have_the_fields_and_units_that_texts_have():
+    page = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    elements = {element["name"]: element["fields"] for element in _core.elements()}
+    for name, settings in re.findall(r"^\| [^|]+ \| `([a-z0-9-]+):([^`]+)` \|", page, re.MULTILINE):
+        required = {field["name"] for field in elements.pop(name) if field["required"]}
+        assert required <= {setting.partition("=")[0] for setting in settings.split(",")}
+    assert elements == {}
+    limits = [field for field in _core.elements()[1]["fields"] if field["name"] == "limit"]
+    assert [field["units"][0] for field in limits] == [["packets", 1.0], ["GB", 1e9]]
+    # Every unit is read as the number that it is said to be.
+    for unit, factor in limits[1]["units"]:
+        read = _core.path(f"fifo:rate=1M,limit=100{unit}" if factor == 1 else f"fifo:rate=1M,limit=1{unit}")
+        assert read[0]["elements"][0]["limit_bytes"] == (100 if factor == 1 else factor)
+
+
+@pytest.mark.slow
+def test_where_nothing_was_lost_a_model_adds_one_sentence_to_the_explanation(tmp_path):
+    nothing = tmp_path / "nothing.pcap"
+    nothing.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    plain, given = explain(str(nothing)), explain(str(nothing), "--model", "line:rate=1G")
+    assert (given.returncode, given.stdout) == (plain.returncode, plain.stdout) == (0, plain.stdout)
+    assert given.stderr.splitlines() == [
+        "whydrop: --model: nothing to replay over: no verdict has packets that were lost or queued"
+    ]
+    document = explain(str(nothing), "--json", "--model", "line:rate=1G")
+    assert json.loads(document.stdout) == json.loads(explain(str(nothing), "--json").stdout)

@@ -40,7 +40,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
     module.add_function(wrap_pyfunction!(replay::path, module)?)?;
-    module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::elements, module)?)?;
+    module.add_class::<replay::Passages>()?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;
     module.add(

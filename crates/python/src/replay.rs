@@ -3,10 +3,10 @@
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use whydrop_capture::contain;
-use whydrop_explain::hop::models::{Replay, replay as replay_path};
-use whydrop_path::PathSpec;
+use whydrop_explain::hop::models;
 use whydrop_path::fit::Seen;
-use whydrop_path::fit::passage::Passage;
+use whydrop_path::fit::passage::{self, Passage};
+use whydrop_path::{ElementSpec, PathSpec};
 
 use crate::analysis::CaptureError;
 use crate::table::Table;
@@ -20,45 +20,81 @@ pub fn path<'py>(py: Python<'py>, description: &str) -> PyResult<(Bound<'py, PyA
     Ok((as_python(py, &path)?, path.to_string()))
 }
 
-/// Replays a path over packets, sorted by time. `lost` is `None` where the fate is unknown; `wait_ns` is the excess of
-/// the transit time over the fastest. Returns how it compares with what happened, and a table with a row for each
-/// packet: `level_bytes`, `predicted_drop`, `predicted_wait_ns`.
+/// The elements of paths with their fields, and the units of these.
 #[pyfunction]
-pub fn replay<'py>(
-    py: Python<'py>,
-    description: &str,
-    time_ns: Vec<i64>,
-    ip_bytes: Vec<u32>,
-    flow: Vec<u32>,
-    lost: Vec<Option<bool>>,
-    wait_ns: Vec<Option<i64>>,
-) -> PyResult<(Bound<'py, PyAny>, Table)> {
-    let path = read(description)?;
-    let rows = time_ns.len();
-    if [ip_bytes.len(), flow.len(), lost.len(), wait_ns.len()] != [rows; 4] {
-        return Err(PyValueError::new_err("columns of different lengths"));
-    }
-    let packets: Vec<Passage> = (0..rows)
-        .map(|row| Passage {
-            arrival_ns: time_ns[row],
-            bytes: ip_bytes[row],
-            outcome: match lost[row] {
-                Some(true) => Seen::Lost,
-                Some(false) => Seen::Passed,
-                None => Seen::Unknown,
-            },
-            transit_ns: wait_ns[row],
-            flow: flow[row],
-            marked: false,
+pub fn elements(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    as_python(py, &ElementSpec::catalogue())
+}
+
+/// Packets, sorted by time, over which paths are replayed. `lost` is `None` where the fate is unknown; `wait_ns` is the
+/// excess of the transit time over the fastest.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct Passages {
+    passages: passage::Passages,
+    idle_wait_s: f64,
+}
+
+#[pymethods]
+impl Passages {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        time_ns: Vec<i64>,
+        ip_bytes: Vec<u32>,
+        flow: Vec<u32>,
+        lost: Vec<Option<bool>>,
+        wait_ns: Vec<Option<i64>>,
+    ) -> PyResult<Self> {
+        let rows = time_ns.len();
+        if [ip_bytes.len(), flow.len(), lost.len(), wait_ns.len()] != [rows; 4] {
+            return Err(PyValueError::new_err("columns of different lengths"));
+        }
+        let packets: Vec<Passage> = (0..rows)
+            .map(|row| Passage {
+                arrival_ns: time_ns[row],
+                bytes: ip_bytes[row],
+                outcome: match lost[row] {
+                    Some(true) => Seen::Lost,
+                    Some(false) => Seen::Passed,
+                    None => Seen::Unknown,
+                },
+                transit_ns: wait_ns[row],
+                flow: flow[row],
+                marked: false,
+            })
+            .collect();
+        contained(py, || {
+            let passages = passage::Passages::new(packets);
+            let idle_wait_s = models::idle_wait_s(&passages);
+            Self {
+                passages,
+                idle_wait_s,
+            }
         })
-        .collect();
-    let outcome = py.detach(|| contain(|| replay_path(packets, path)));
-    let replay: Replay = outcome.map_err(|defect| CaptureError::new_err(defect.to_string()))?;
-    let compared = as_python(py, &replay.info("given", None))?;
-    let batch = columns::replayed(&replay.packets).map_err(|error| {
-        PyRuntimeError::new_err(format!("the replay could not be passed to Python: {error}"))
-    })?;
-    Ok((compared, Table::new(batch)))
+    }
+
+    /// A comparison of a path with what happened, and a table with a row for each packet: `level_bytes`,
+    /// `predicted_drop`, `predicted_wait_ns`.
+    fn replay<'py>(
+        &self,
+        py: Python<'py>,
+        description: &str,
+    ) -> PyResult<(Bound<'py, PyAny>, Table)> {
+        let path = read(description)?;
+        let replay = contained(py, || {
+            models::replay_over(&self.passages, path, self.idle_wait_s)
+        })?;
+        let compared = as_python(py, &replay.info("given", None))?;
+        let batch = columns::replayed(&replay.packets).map_err(|error| {
+            PyRuntimeError::new_err(format!("the replay could not be passed to Python: {error}"))
+        })?;
+        Ok((compared, Table::new(batch)))
+    }
+}
+
+fn contained<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| contain(work))
+        .map_err(|defect| CaptureError::new_err(defect.to_string()))
 }
 
 fn read(description: &str) -> PyResult<PathSpec> {

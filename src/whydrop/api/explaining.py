@@ -184,7 +184,7 @@ class Explanation(Explained):
             no queue.
 
         Raises:
-            ModelError: the path makes no sense; the message says what was expected.
+            whydrop.ModelError: the path makes no sense; the message says what was expected.
 
         >>> import whydrop
         >>> found = whydrop.explain(

@@ -77,10 +77,12 @@ def command(
     try:
         is_drawn = report is not None or folder is not None
         found = explained(captures, tables=is_drawn or bool(models), **selection)
+        is_unused = False
         if models:
-            from whydrop.explaining.replaying import with_models
+            from whydrop.explaining import replaying
 
-            found = with_models(found, models)
+            found = replaying.with_models(found, models)
+            is_unused = not replaying.is_replayed(found)
         if flow_filter is not None:
             found = _only(found, flow_filter)
         try:
@@ -93,6 +95,8 @@ def command(
         finally:
             # Also where the text goes to `head`, which closes the pipe.
             _write_files(found, report, folder, picture or "png", quiet=as_json)
+        if is_unused:
+            ending.note("--model: nothing to replay over: no verdict has packets that were lost or queued")
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, [path for path in captures if not path.is_dir()])
     return 0

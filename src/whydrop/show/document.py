@@ -213,12 +213,21 @@ class Section:
 
 @dataclass(frozen=True)
 class Folded:
-    """Parts that a reader unfolds; ``brief`` is shown in their place where nothing can be unfolded."""
+    """Parts that a reader unfolds.
+
+    Attributes:
+        summary: shown where they are folded.
+        parts: in their order.
+        brief: shown in their place where nothing can be unfolded.
+        cause: of the verdict that they state.
+        key: its name within the document, by which links and scripts find it.
+    """
 
     summary: str
     parts: tuple[Part, ...]
     brief: tuple[Text | Command, ...] = ()
     cause: str = ""
+    key: str = ""
 
 
 Part = Text | Command | Items | Facts | Table | Figures | Section | Folded

@@ -170,7 +170,7 @@ def _verdict(verdict: Verdict, found: Explained) -> tuple[Part, ...]:
             beside=True,
         ),
         Section("Why not something else", parts(_against(verdict))),
-        replace(pair_words.models(verdict), notes=tuple(map(capital, pair_words.ruled_out(verdict)))),
+        replace(pair_words.models(verdict.models), notes=tuple(map(capital, pair_words.ruled_out(verdict)))),
         Section("What to do", parts(Items.of(map(capital, verdict.advice)))),
     )
 
@@ -223,6 +223,7 @@ def _against(verdict: Verdict) -> Facts:
 def _others(found: Explained, steps: set[tuple[str, ...]], *, is_page: bool) -> Section:
     """The verdicts after the headline; advice that was given before is not repeated in brief."""
     further = words.further(found.verdicts)
+    numbers = {id(verdict): number for number, verdict in enumerate(found.verdicts)}
     folded: list[Part] = []
     for verdict in further[:_MOST_FOLDED] if is_page else further:
         new = [step for step in _steps(verdict.advice) if step not in steps]
@@ -231,7 +232,8 @@ def _others(found: Explained, steps: set[tuple[str, ...]], *, is_page: bool) -> 
         standing = " · ".join(f"{value} {meaning}" for value, meaning in _standing(verdict))
         brief = (*([Text(standing, "quiet")] if standing else []), *_brief(line for step in new for line in step))
         summary = f"{flows}: {words.stated(verdict)}" if flows else words.stated(verdict)
-        folded.append(Folded(summary, _verdict(verdict, found) if is_page else (), brief, verdict.cause))
+        own = _verdict(verdict, found) if is_page else ()
+        folded.append(Folded(summary, own, brief, verdict.cause, f"verdict-{numbers[id(verdict)]}"))
     left = len(further) - len(folded)
     if left:
         folded.append(Text(f"and {quantities.count(left)} more, which explain less", "quiet"))

@@ -98,9 +98,9 @@ def page_of_figures(figures: Sequence[Figure], *, legend: bool = True) -> str:
     return page(Document(heading, (Section(heading, (shown,), key="figures"),), source=first.subtitle))
 
 
-def fragment(part: Part) -> str:
-    """One part for a notebook, without the sheets and scripts of a page."""
-    return _element(part, 2)
+def fragment(part: Part, level: int = 2) -> str:
+    """One part for a notebook or a page, without the sheets and scripts of a page; its headings begin at a level."""
+    return _element(part, level)
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -166,7 +166,8 @@ def _element(part: Part, level: int) -> str:
             return _figures(part)
         case Folded():
             inner = "".join(_element(one, level + 1) for one in part.parts)
-            return f"<details{_verdict(part.cause)}><summary>{_text(part.summary)}</summary>{inner}</details>"
+            key = f' id="{part.key}"' if part.key else ""
+            return f"<details{key}{_verdict(part.cause)}><summary>{_text(part.summary)}</summary>{inner}</details>"
         case Section():
             return _section(part, level)
 

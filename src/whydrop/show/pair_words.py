@@ -282,7 +282,7 @@ def _going(pair: Pair, direction: str) -> str:
 _ROLES = {"winner": " (chosen)", "fitted": " (fitted)", "given": " (yours)"}
 
 
-def models(verdict: Verdict) -> Table:
+def models(replayed: Sequence[Model]) -> Table:
     """The replayed models: drops, waits and passes, each as the model has them and as measured."""
     columns: Columns[Model] = {
         Column("Model"): lambda one: f"{one.title}{_ROLES.get(one.role, '')}",
@@ -294,7 +294,7 @@ def models(verdict: Verdict) -> Table:
         Column("Passes right", True, 6): lambda one: percent(one.passed_right / one.passed) if one.passed else "–",
     }
     return Table.of(
-        "Models replayed over the packets", columns, verdict.models,
+        "Models replayed over the packets", columns, replayed,
         weight=lambda one: (float(one.role == "winner"), float(one.hits)), order="the chosen one first",
     )  # fmt: skip
 

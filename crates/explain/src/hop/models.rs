@@ -1,7 +1,7 @@
 //! Replays of mechanisms over the packets that entered a hop: the packets that each would have dropped and
 //! the delay of the others, compared with what happened.
 
-use whydrop_path::fit::passage::{Passage, Passages, measure_departures};
+use whydrop_path::fit::passage::{Passages, measure_departures};
 use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
 use whydrop_path::{Arrival, ElementSpec, Header, Outcome, PathElement, PathSpec, settle};
 use whydrop_verdict::Fact;
@@ -110,12 +110,9 @@ fn limits(element: &ElementSpec) -> (Option<f64>, Option<f64>, Option<(f64, f64)
     }
 }
 
-/// Replays a path over packets of which the fates, and the delays if two captures show them, are given.
-pub fn replay(packets: Vec<Passage>, path: PathSpec) -> Replay {
-    let passages = Passages::new(packets);
-    let departures = measure_departures(&passages);
-    let idle_wait_s = departures.map_or(0.0, |departures| departures.idle_wait_s);
-    replay_over(&passages, path, idle_wait_s)
+/// The delay of an idle path above the smallest transit, for [`replay_over`]; 0 if no packet waited.
+pub fn idle_wait_s(passages: &Passages) -> f64 {
+    measure_departures(passages).map_or(0.0, |departures| departures.idle_wait_s)
 }
 
 /// Replays a path over all packets, ignoring what happened to them; `idle_wait_s` is the delay of an idle
@@ -304,6 +301,8 @@ fn longest(sorted: &[f64]) -> (f64, usize) {
 
 #[cfg(test)]
 mod tests {
+    use whydrop_path::fit::passage::Passage;
+
     use super::*;
 
     #[test]

@@ -16,6 +16,7 @@
 //! [`PathSpec::from_str`]: std::str::FromStr
 
 mod build;
+mod catalogue;
 mod check;
 mod text;
 

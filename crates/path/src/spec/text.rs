@@ -15,7 +15,7 @@ use super::{ElementSpec, Field, PathSpec, SpecError};
 const JOINED_BY: char = '+';
 
 /// A unit: its name, and the power of ten and the factor that it stands for.
-type Unit = (&'static str, i32, f64);
+pub(super) type Unit = (&'static str, i32, f64);
 
 // The largest first. Those with a factor are read but not written.
 const RATES: &[Unit] = &[("G", 9, 1.0), ("M", 6, 1.0), ("k", 3, 1.0), ("", 0, 1.0)];
@@ -53,6 +53,28 @@ const UNITS: &[(&str, &[Unit], &str)] = &[
 fn units(field: &str) -> Option<(&'static [Unit], &'static str)> {
     let of_name = UNITS.iter().find(|(suffix, ..)| field.ends_with(suffix));
     of_name.map(|&(_, units, expected)| (units, expected))
+}
+
+/// The same of a field that may have no unit in its name.
+pub(super) fn units_of(field: &Field) -> (&'static [Unit], &'static str) {
+    let plain = match is_fraction(field) {
+        true => (SHARES, "a number from 0 to 1, or per cent"),
+        false => (COUNTS, "a whole number"),
+    };
+    units(field.name).unwrap_or(plain)
+}
+
+fn is_fraction(field: &Field) -> bool {
+    field.kind.contains("f64")
+}
+
+/// The words that a field takes, if it takes no number.
+pub(super) fn choices(field: &Field) -> Option<(&'static [&'static str], &'static str)> {
+    match field.kind {
+        "InService" => Some((&["counted", "not-counted"], "counted or not-counted")),
+        "Colour" => Some((&["green", "yellow", "red"], "green, yellow or red")),
+        _ => None,
+    }
 }
 
 /// The name of a field in the text form.
@@ -248,21 +270,13 @@ fn read_value(field: &Field, value: &str) -> Result<Value, &'static str> {
             _ => Err("no value, or true or false"),
         };
     }
-    let choices: Option<(&[&str], &'static str)> = match field.kind {
-        "InService" => Some((&["counted", "not-counted"], "counted or not-counted")),
-        "Colour" => Some((&["green", "yellow", "red"], "green, yellow or red")),
-        _ => None,
-    };
-    if let Some((choices, expected)) = choices {
+    if let Some((choices, expected)) = choices(field) {
         return choices
             .contains(&value)
             .then(|| Value::from(value))
             .ok_or(expected);
     }
-    let share = (SHARES, "a number from 0 to 1, or per cent");
-    let count = (COUNTS, "a whole number");
-    let fraction = field.kind.contains("f64");
-    let (units, expected) = units(field.name).unwrap_or(if fraction { share } else { count });
+    let (units, expected) = units_of(field);
     let split = value
         .trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.')
         .len();
@@ -279,7 +293,7 @@ fn read_value(field: &Field, value: &str) -> Result<Value, &'static str> {
         .find(|(name, ..)| *name == unit)
         .ok_or(expected)?;
     let number = number_in(digits, named.1, named.2).ok_or(expected)?;
-    if fraction || number.is_u64() {
+    if is_fraction(field) || number.is_u64() {
         Ok(number)
     } else {
         Err(expected)

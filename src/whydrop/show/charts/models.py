@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -23,6 +24,7 @@ from whydrop.show.charts.scene import (
     readable,
     rule,
     window_of,
+    with_level,
 )
 from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
 from whydrop.text import quantities
@@ -43,7 +45,21 @@ SEE = (
     "has few triangles and rings, and its dots are near the line."
 )
 
-_STANDING = {"winner": "Won", "given": "Yours"}
+_STANDING = {"winner": "Won", "fitted": "Fitted", "given": "Yours"}
+
+# Elements with tokens or packets that a replay counts.
+_WITH_LEVEL = ("line", "fifo", "shaper", "policer")
+
+# A model, and the packets under it.
+Replayed = tuple[Model, pl.DataFrame]
+
+SINCE_FIRST = Axis("Time since the first packet (s)")
+# Rare events beyond so many hide each other, and take long to draw.
+_MOST_RARE = 2_000
+# Losses of one burst are closer together than this part of a close-up, and a burst is no longer than it.
+_PAUSE_OF = 20
+# So few losses are seen in any window.
+_MANY = 10
 
 # What the legend calls a drop that did not happen, a loss that is not predicted, and one that is.
 _ALONE = ("drop predicted, packet arrived", "packet lost, not predicted", "drop predicted and packet lost")
@@ -116,17 +132,48 @@ def compared(scene: PairScene) -> Figure:
     """Draw level, drops and waits of the winner on the left, of the best loser on the right."""
     one = scene.scene
     winner, rival = _roles(one)
-    width = max(as_float(frame["t"].max()) for frame in (one.model, one.rival))
-    levels = _same_axes([_of_model(one.model, winner), _of_model(one.rival, rival)], (0.0, width))
-    waits = _waits(one, winner, rival)
     return Figure(
         key="models",
         title=_title(winner, rival),
         subtitle=one.flow.flow if one.verdict_flows == 1 else f"over {quantities.plural(one.verdict_flows, 'flow')}",
         see=SEE,
-        panels=(*levels, *waits),
+        panels=_side_by_side(((winner, one.model), (rival, one.rival))),
         columns=2,
     )
+
+
+def tried(given: Replayed, fitted: Replayed | None) -> Figure:
+    """Draw a model that a reader tries, beside the fitted one where there is one.
+
+    Drops are rare events for one who looks for a few; a model far from the truth drops most packets.
+    """
+    model, rows = given
+    replayed = (given,) if fitted is None else (fitted, given)
+    title = f"Your model drops {_drops(model)}" if fitted is None else _title(fitted[0], model)
+    see = SEE if fitted is not None else SEE_BUCKET if _shows_tokens(model) else SEE_QUEUE
+    since_first = (pl.col("time_ns") - rows["time_ns"].min()) / 1e9
+    drawn = [(one, _with_place(rows, one).with_columns(t=since_first)) for one, rows in replayed]
+    panels = tuple(map(_bounded, _side_by_side(drawn, SINCE_FIRST)))
+    flows = quantities.plural(rows["flow"].n_unique(), "flow")
+    return Figure("your-model", title, f"over {flows}", panels, columns=2, see=see)
+
+
+def _with_place(rows: pl.DataFrame, model: Model) -> pl.DataFrame:
+    """The rows with a level for each, so that each drop is seen: elements without a bucket or queue queue nothing."""
+    return with_level(rows, model).with_columns(pl.col("level_bytes").fill_null(0.0))
+
+
+def _bounded(panel: Panel) -> Panel:
+    """The panel with layers of many rare events thinned as any other."""
+    layers = (replace(layer, rare=layer.rare and layer.data.height <= _MOST_RARE) for layer in panel.layers)
+    return replace(panel, layers=tuple(layers))
+
+
+def _side_by_side(replayed: Sequence[Replayed], time: Axis = TIME) -> tuple[Panel, ...]:
+    """The levels of models in one window of time; below them their waits."""
+    width = max(as_float(rows["t"].max()) for _, rows in replayed)
+    levels = [replace(_of_model(rows, model), x=time) for model, rows in replayed]
+    return (*_same_axes(levels, (0.0, width)), *_waits(replayed))
 
 
 def compared_close_up(scene: PairScene) -> Figure:
@@ -135,9 +182,25 @@ def compared_close_up(scene: PairScene) -> Figure:
     whole = compared(scene)
     lost = one.model.filter("seen_lost")["t"]
     window = needed(window_of(one.model, lost, one.flow.rtt_min_s), one.flow.flow)
+    window = _burst(lost, window)
     levels = [cut(panel, window) for panel in whole.panels[:2]]
     panels = (*_same_axes(levels, window), *whole.panels[2:])
     return replace(whole, key="models-close-up", title=f"{whole.title} (close up)", panels=panels)
+
+
+def _burst(lost: pl.Series, window: Ends) -> Ends:
+    """The burst of losses that has most of those of a window, with the time in which a bucket or queue gets there.
+
+    Losses of several bursts would stand in as many columns of marks, each on top of the others.
+    """
+    times = lost.filter(lost.is_between(*window)).sort()
+    apart = times.diff() > (window[1] - window[0]) / _PAUSE_OF
+    bursts = times.to_frame("t").group_by(apart.fill_null(value=False).cum_sum().alias("burst"), maintain_order=True)
+    first, last, count = bursts.agg(first=pl.min("t"), last=pl.max("t"), count=pl.len()).sort("count").row(-1)[1:]
+    length = last - first
+    if length <= 0 or length * _PAUSE_OF > window[1] - window[0] or count < _MANY:
+        return window
+    return max(0.0, first - length), last + length / 2
 
 
 def _roles(scene: Scene) -> tuple[Model, Model]:
@@ -151,11 +214,13 @@ def _roles(scene: Scene) -> tuple[Model, Model]:
 
 def _title(winner: Model, rival: Model) -> str:
     other = "yours" if rival.role == "given" else "the best loser"
-    drops = (
-        f"The winner drops {quantities.count(winner.hits)} of the {quantities.count(winner.lost)} lost packets and "
-        f"{_others(winner)}, {other} {quantities.count(rival.hits)} and {_others(rival)}"
-    )
+    first = "The fitted model" if winner.role == "fitted" else "The winner"
+    drops = f"{first} drops {_drops(winner)}, {other} {quantities.count(rival.hits)} and {_others(rival)}"
     return f"{drops}{_holds(winner, rival)}"
+
+
+def _drops(model: Model) -> str:
+    return f"{quantities.count(model.hits)} of the {quantities.count(model.lost)} lost packets and {_others(model)}"
 
 
 def _others(model: Model) -> str:
@@ -174,7 +239,7 @@ def _holds(winner: Model, rival: Model) -> str:
     if right is not None and wrong is not None and wrong > 2 * right:
         off, least = quantities.duration(wrong), quantities.duration(right)
         return f"; its waits are off by {off} (median), those of the winner by {least}"
-    if longest == 0 and seen:
+    if longest == 0 and seen and winner.longest_wait_s:
         return f"; it delays nothing: the longest wait seen is {quantities.duration(seen)}"
     return ""
 
@@ -183,7 +248,13 @@ def _of_model(rows: pl.DataFrame, model: Model, outcomes: tuple[str, str, str] =
     size = model.limit_bytes
     limit = None if size is None else (f"limit: {quantities.size(size)}", size)
     title = f"{_STANDING.get(model.role, 'Ruled out')}: {model.title}"
-    return _level(rows, model.element == "policer", outcomes, limit, title)
+    return _level(rows, _shows_tokens(model), outcomes, limit, title)
+
+
+def _shows_tokens(model: Model) -> bool:
+    """True if the level of a model is that of a bucket: it is that of the first element that has one."""
+    elements = [model.element] if model.path is None else [one["element"] for one in model.path["elements"]]
+    return next((name for name in elements if name in _WITH_LEVEL), "") == "policer"
 
 
 def _same_axes(both: list[Panel], window: Ends) -> list[Panel]:
@@ -196,11 +267,11 @@ def _same_axes(both: list[Panel], window: Ends) -> list[Panel]:
     return [replace(panel, y=replace(panel.y, ends=(0.0, top))) for panel in both]
 
 
-def _waits(scene: Scene, winner: Model, rival: Model) -> list[Panel]:
-    """Predicted waits against those seen; none where either model predicts none."""
+def _waits(replayed: Sequence[Replayed]) -> list[Panel]:
+    """Predicted waits against those seen; none where a model predicts none of a packet, or all of them no wait."""
     known = pl.col("wait_ns").is_not_null() & pl.col("seen_wait_ns").is_not_null()
-    frames = [frame.filter(known) for frame in (scene.model, scene.rival)]
-    if any(frame.is_empty() for frame in frames):
+    frames = [rows.filter(known) for _, rows in replayed]
+    if any(frame.is_empty() for frame in frames) or not any((frame["wait_ns"] > 0).any() for frame in frames):
         return []
     longest = max(as_float(frame.select(pl.max_horizontal("wait_ns", "seen_wait_ns").max()).item()) for frame in frames)
     scale, unit = readable(longest or 1.0, "ns")
@@ -210,7 +281,7 @@ def _waits(scene: Scene, winner: Model, rival: Model) -> list[Panel]:
     return [
         _wait(frame, model, top, scale, (Axis(f"Seen: longer than the fastest by ({unit})", ends=ends),
                                          Axis(f"Predicted ({unit})", ends=ends)))
-        for frame, model in zip(frames, (winner, rival), strict=True)
+        for frame, (model, _) in zip(frames, replayed, strict=True)
     ]  # fmt: skip
 
 

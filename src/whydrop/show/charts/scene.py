@@ -8,7 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from whydrop.explaining.document import Flow, Verdict
+from whydrop.explaining.document import Flow, Model, Verdict
 from whydrop.explaining.explained import Explained
 from whydrop.show.figure import Axis, Ends, Figure, Layer, Mark, NothingToDraw, Panel, span
 from whydrop.show.theme import STYLES
@@ -48,8 +48,8 @@ class Scene:
         model = model.sort("time_ns", maintain_order=True)
         verdict = found.verdicts[verdicts[0]] if verdicts else None
         replayed = {
-            "model": _with_level(model.filter(~pl.col("rival")), verdict, "winner"),
-            "rival": _with_level(model.filter("rival"), verdict, "given", "rival"),
+            "model": with_level(model.filter(~pl.col("rival")), _role(verdict, "winner")),
+            "rival": with_level(model.filter("rival"), _role(verdict, "given", "rival")),
         }
         first = own["segments"]["time_ns"].min()
         origin = first if isinstance(first, int) else int(flow.start * 1e9)
@@ -89,10 +89,14 @@ class Scene:
             raise NothingToDraw(f"{self.flow.flow}: the capture holds no data packets of this flow")
 
 
-def _with_level(rows: pl.DataFrame, verdict: Verdict | None, *roles: str) -> pl.DataFrame:
-    """The rows of a model with what it holds; where the replay has only waits, the bytes that drain in that time."""
+def _role(verdict: Verdict | None, *roles: str) -> Model | None:
+    """The model of a verdict in the first of these roles that any model has."""
     models = () if verdict is None else verdict.models
-    model = next((model for role in roles for model in models if model.role == role), None)
+    return next((model for role in roles for model in models if model.role == role), None)
+
+
+def with_level(rows: pl.DataFrame, model: Model | None) -> pl.DataFrame:
+    """The rows of a model with what it holds; where the replay has only waits, the bytes that drain in that time."""
     held = None if model is None or model.rate_bps is None else pl.col("wait_ns") * model.rate_bps / 8e9
     level = pl.col("level_bytes").fill_nan(None)
     # A dropped packet does not wait, but meets the queue that the one before it met.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 from starlette.responses import Response
 
-from whydrop.web.endpoints import Endpoint
+from whydrop.explaining.replaying import ModelError, described
+from whydrop.web.endpoints import Endpoint, RequestError
 from whydrop.web.handlers.files import as_file
 from whydrop.web.handlers.jobs import JobAnswer, JobHandlers, OneJob
 from whydrop.web.library.typing_paths import typed
@@ -16,6 +17,10 @@ from whydrop.web.uploads import harmless
 _ONE = "/api/analyses/{id}"
 # Beyond it nanoseconds do not fit 64 bits.
 _LATEST_S = 9.2e9
+
+# A path of a few elements; each of them is followed over all packets.
+_LONGEST_MODEL = 1000
+_MOST_ELEMENTS = 8
 
 Given = TypeVar("Given", bound=BaseModel)
 
@@ -41,6 +46,16 @@ class Sources(BaseModel):
         return _in_order(self, "begin", "end")
 
 
+def _few_elements(model: str) -> str:
+    """The same path, if it has no more elements than are replayed in a moment."""
+    if model.count("+") >= _MOST_ELEMENTS:
+        raise ValueError(f"expected at most {_MOST_ELEMENTS} elements")
+    return model
+
+
+PathText = Annotated[
+    str, Field(max_length=_LONGEST_MODEL, description="A path (docs/models.md)"), AfterValidator(_few_elements)
+]
 Flows = Annotated[list[str], Field(max_length=50, description="Names of flows")]
 
 
@@ -60,7 +75,8 @@ class SetOf(OneJob):
     """A set of figures of a section of an analysis."""
 
     part: str
-    choice: int = Field(0, ge=0)
+    choice: int = Field(0, ge=0, description="Of the part `model` the number of a verdict")
+    model: PathText = Field("", description="Of the part `model` the path that is replayed (docs/models.md)")
     flow: Flows = Field(default_factory=list)
     low: float | None = Field(None, description="Of a window of time, in seconds")
     high: float | None = None
@@ -72,7 +88,7 @@ class SetOf(OneJob):
     def chosen(self) -> dict[str, Any]:
         """Arguments of the work."""
         window = None if self.low is None or self.high is None else (self.low, self.high)
-        return {"part": self.part, "choice": self.choice, "flows": self.flow, "window": window}
+        return {"part": self.part, "choice": self.choice, "flows": self.flow, "window": window, "model": self.model}
 
 
 class FiguresOf(SetOf):
@@ -86,6 +102,13 @@ class PictureOf(SetOf):
 
     figure: str = Field(pattern=r"^[\w.-]+$", description="Its key")
     kind: Literal["png", "svg", "pdf", "csv", "json", "html"] = "png"
+
+
+class ReplayOf(OneJob):
+    """A path that is replayed over the packets of a verdict."""
+
+    verdict: int = Field(0, ge=0, description="Its number")
+    model: PathText
 
 
 class ChoicesOf(OneJob):
@@ -139,6 +162,46 @@ class ChoicesAnswer(BaseModel):
     filter: str
 
 
+class ElementField(BaseModel):
+    """A field of an element: a number with one of some units and their factors, one of some words, or a flag."""
+
+    name: str
+    required: bool
+    units: list[tuple[str, float]] = []
+    choices: list[str] = []
+
+
+class PathElement(BaseModel):
+    """An element of paths."""
+
+    name: str
+    fields: list[ElementField]
+
+
+class VerdictWithPackets(BaseModel):
+    """A verdict with packets over which paths are replayed, and its fitted path as text."""
+
+    verdict: int
+    packets: int
+    fitted: str | None
+
+
+class ModelsAnswer(BaseModel):
+    """The elements of paths, and the verdicts over which paths are replayed."""
+
+    elements: list[PathElement]
+    verdicts: list[VerdictWithPackets]
+
+
+class ReplayAnswer(BaseModel):
+    """A path in its usual form, the command that replays it, and how it compares beside the fit, also as a table."""
+
+    model: str
+    command: str
+    models: list[dict[str, Any]]
+    html: str
+
+
 class PacketsAnswer(BaseModel):
     """Packets, whether there are more, and commands that show the same."""
 
@@ -171,6 +234,19 @@ class AnalysisHandlers(JobHandlers):
         """The figures of a section."""
         found = await self._ask(given, "figures", columns=given.columns, **given.chosen())
         return Response(found, media_type="application/octet-stream")
+
+    async def models(self, given: OneJob) -> ModelsAnswer:
+        """Elements of paths, and the verdicts over which paths are replayed."""
+        return ModelsAnswer(**await self._ask(given, "models"))
+
+    async def replay(self, given: ReplayOf) -> ReplayAnswer:
+        """A path over the packets of a verdict."""
+        try:
+            described(given.model)
+        except ModelError as reason:
+            wrong = str(reason).removeprefix("model ")
+            raise RequestError(wrong, fields={"model": wrong}) from None
+        return ReplayAnswer(**await self._ask(given, "replay", verdict=given.verdict, model=given.model))
 
     async def picture(self, given: PictureOf) -> Response:
         """A figure as a file."""
@@ -207,6 +283,10 @@ class AnalysisHandlers(JobHandlers):
             Endpoint("DELETE", _ONE, OneJob, JobAnswer, self.end, "End it."),
             Endpoint("GET", f"{_ONE}/page", OneJob, PageAnswer, self.page, "Its document as HTML."),
             Endpoint("GET", f"{_ONE}/figures", FiguresOf, bytes, self.figures, "Figures of one section."),
+            Endpoint(
+                "GET", f"{_ONE}/models", OneJob, ModelsAnswer, self.models, "Elements, and verdicts with packets."
+            ),
+            Endpoint("GET", f"{_ONE}/replay", ReplayOf, ReplayAnswer, self.replay, "A path over a verdict's packets."),
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
             Endpoint("GET", f"{_ONE}/choices", ChoicesOf, ChoicesAnswer, self.choices, "Charts of some flows."),
             Endpoint("GET", f"{_ONE}/document", FileOf, bytes, self.document, "All of it as JSON, or as a report."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whydrop.show.document import Choice, Figures
 from whydrop.show.levels import Levels
+from whydrop.web.work.models import Models
 from whydrop.web.work.pages import Pages
 from whydrop.web.work.seldom import seldom
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from whydrop.explaining.document import Flow
 
 Window = tuple[float, float]
+
+# The figures of a path that a reader tries.
+MODEL = "model"
 
 # Sets of charts of flows that a reader chose; the charts of a flow hold its packets again.
 _MOST_CHOSEN = 8
@@ -38,6 +42,7 @@ class Analysis:
         self._explained = whydrop.explain(
             *sources, progress=lambda done, of: report(done_bytes=done, of_bytes=of), **selection
         )
+        self._models = Models(self._explained, sources, selection)
 
     def close(self) -> None:
         """Nothing is to be kept."""
@@ -56,7 +61,9 @@ class Analysis:
         packets = "crossings" if self._explained.pair is not None else "packets" if len(files) == 1 else ""
         return {**self._pages.page(), "packets": packets}
 
-    def figures(self, part: str, choice: int, columns: int, window: Window | None, flows: Sequence[str]) -> bytes:
+    def figures(
+        self, part: str, choice: int, columns: int, window: Window | None, flows: Sequence[str], model: str
+    ) -> bytes:
         """The figures of a section of the page as its script reads them (:func:`whydrop.show.embedding.binary`).
 
         Args:
@@ -65,13 +72,25 @@ class Analysis:
             columns: the resolution of a panel.
             window: of time, in seconds.
             flows: names of flows; the sets of ``charts`` are then those of these flows.
+            model: of the part ``model``, a path that is replayed; the choice is then a verdict.
         """
         from whydrop.show import embedding
 
+        if part == MODEL:
+            # A figure that is drawn once needs no coarse copies.
+            return embedding.binary(part, self._models.choice(choice, model), columns, window)
         return embedding.binary(part, self._choice(part, choice, flows), columns, window, self._levels)
 
+    def models(self) -> dict[str, Any]:
+        """Elements of paths, and the verdicts over which paths are replayed: see :meth:`Models.offered`."""
+        return self._models.offered()
+
+    def replay(self, verdict: int, model: str) -> dict[str, Any]:
+        """A path over the packets of a verdict: see :meth:`Models.replayed`."""
+        return self._models.replayed(verdict, model)
+
     def picture(
-        self, part: str, choice: int, key: str, kind: str, window: Window | None, flows: Sequence[str]
+        self, part: str, choice: int, key: str, kind: str, window: Window | None, flows: Sequence[str], model: str
     ) -> bytes:
         """A figure as a file: one of ``whydrop.show.writing.FORMATS``.
 
@@ -81,7 +100,8 @@ class Analysis:
         from whydrop.show import embedding
         from whydrop.show.writing import rendered
 
-        figures = {one.key: one for one in self._choice(part, choice, flows).figures}
+        shown = self._models.choice(choice, model) if part == MODEL else self._choice(part, choice, flows)
+        figures = {one.key: one for one in shown.figures}
         if key not in figures:
             raise ValueError(f"no figure {key!r}; there are {', '.join(figures)}")
         figure = figures[key]
