@@ -1,6 +1,6 @@
 // Buttons that copy the command beside them.
 
-async function copy(button: HTMLElement): Promise<void> {
+async function copy(button: HTMLElement, words: string): Promise<void> {
   const command = button.previousElementSibling;
   if (!command) return;
   try {
@@ -12,12 +12,13 @@ async function copy(button: HTMLElement): Promise<void> {
     button.textContent = "Selected";
   }
   setTimeout(() => {
-    button.textContent = "Copy";
+    button.textContent = words;
   }, 1500);
 }
 
 export function copyOnClick(within: ParentNode): void {
   for (const button of within.querySelectorAll<HTMLElement>("button.copy")) {
-    button.addEventListener("click", () => void copy(button));
+    const words = button.textContent ?? "";
+    button.addEventListener("click", () => void copy(button, words));
   }
 }

@@ -24,7 +24,8 @@ function figure(layers: Partial<Layer>[], title = ""): Figure {
 describe("the address of an analysis", () => {
   it("holds everything that it is read from", () => {
     const link = "?source=a&source=b&filter=tcp.port+%3D%3D+443&begin=1&end=2&flow=x+%3E+y&shown=charts%3A2"
-      + "&zoom=1795289988.455241..1795289988.555241&zoom_test=-1.000000..2.500000&packets=true&lost=true";
+      + "&zoom=1795289988.455241..1795289988.555241&zoom_test=-1.000000..2.500000&packets=true&lost=true"
+      + "&model=0%3Apolicer%3Arate%3D280M%2Cburst%3D80kB%2Bdelay%3Atime%3D1ms&model=3%3A";
     expect(linkOf(stateOf(link))).toBe(link);
   });
 

@@ -56,6 +56,8 @@ export async function showDocument(place: HTMLElement, address: string, hooks: H
   template.innerHTML = page.html;
   place.replaceChildren(template.content);
   copyOnClick(place);
+  // Figures that a view adds are its own.
+  const holders = [...place.querySelectorAll(".figures")];
   await hooks.onPage?.(page);
   const drawn: (() => void)[] = [];
   const begun = new Map<Element, Promise<void>>();
@@ -74,9 +76,9 @@ export async function showDocument(place: HTMLElement, address: string, hooks: H
       void begin(target);
     }
   }, { rootMargin: "400px" });
-  for (const holder of place.querySelectorAll(".figures")) seen.observe(holder);
+  for (const holder of holders) seen.observe(holder);
   onThemeChange(() => drawn.forEach((redraw) => redraw()));
-  return { ...page, drawAll: async () => { await Promise.all([...place.querySelectorAll(".figures")].map(begin)); } };
+  return { ...page, drawAll: async () => { await Promise.all(holders.map(begin)); } };
 }
 
 // Draws the first set of figures of a section; the returned promise ends when they, or what went wrong, are there.

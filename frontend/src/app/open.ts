@@ -60,6 +60,7 @@ async function explain(
     { key: "n", words: "Next loss", act: () => act.toLoss(1) },
     { key: "b", words: "Previous loss", act: () => act.toLoss(-1) },
     { key: "p", words: "Packets of the time shown", act: () => act.packets() },
+    { key: "m", words: "Your model, beside the verdict", act: () => act.model() },
     { key: "P", words: "Print, with the charts that are not in sight", act: () => void act.print() },
     { key: "c", words: "Charts of all flows again", act: () => act.clear() },
   ]);

@@ -75,7 +75,7 @@ export function selectionForm(state: OpenState): HTMLElement {
   [filter.value, begin.value, end.value] = [state.filter, state.begin, state.end];
   const form = element("form", {}, field("Filter", filter), field("From", begin), field("To", end), element("button", { type: "submit" }, "Explain"));
   const again = (selection: Pick<OpenState, "filter" | "begin" | "end">): void => {
-    location.href = `/open${linkOf({ ...state, ...selection, flows: [], shown: {}, zoom: {}, packets: false, lost: false })}`;
+    location.href = `/open${linkOf({ ...state, ...selection, flows: [], shown: {}, zoom: {}, packets: false, lost: false, models: {} })}`;
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();

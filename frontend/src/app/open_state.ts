@@ -16,6 +16,8 @@ export interface OpenState {
   zoom: Partial<Record<Clock, Ends>>;
   packets: boolean;
   lost: boolean;
+  // The reader's own paths, by the number of the verdict beside which they are.
+  models: Record<number, string>;
 }
 
 export type Clock = "time" | "test";
@@ -28,6 +30,11 @@ export function stateOf(search: string): OpenState {
   for (const one of given.getAll("shown")) {
     const [, part, number] = /^([\w-]+):(\d{1,4})$/.exec(one) ?? [];
     if (part) shown[part] = Number(number);
+  }
+  const models: Record<number, string> = {};
+  for (const one of given.getAll("model")) {
+    const [, verdict, path] = /^(\d{1,4}):(.{0,1000})$/.exec(one) ?? [];
+    if (verdict !== undefined && path !== undefined) models[Number(verdict)] = path;
   }
   const zoom: OpenState["zoom"] = {};
   for (const [clock, name] of [["time", "zoom"], ["test", "zoom_test"]] as const) {
@@ -44,6 +51,7 @@ export function stateOf(search: string): OpenState {
     zoom,
     packets: given.get("packets") === "true",
     lost: given.get("lost") === "true",
+    models,
   };
 }
 
@@ -58,8 +66,9 @@ export function linkOf(state: OpenState): string {
   // Microseconds: what a 64-bit number of seconds since 1970 holds.
   const words = (window: Ends | undefined): string => (window ? window.map((one) => one.toFixed(6)).join("..") : "");
   const shown = Object.entries(state.shown).filter(([, number]) => number > 0).map(([part, number]) => `${part}:${number}`);
+  const models = Object.entries(state.models).map(([verdict, path]) => `${verdict}:${path}`);
   return query({
     source: sources, filter, begin, end, flow: flows, shown, zoom: words(zoom.time), zoom_test: words(zoom.test),
-    packets: packets || "", lost: lost || "",
+    packets: packets || "", lost: lost || "", model: models,
   });
 }

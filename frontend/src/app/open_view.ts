@@ -1,13 +1,14 @@
 // The document of an analysis: charts that show the same time, tables that choose flows, packets of the time shown.
 
 import { element } from "../figures/element";
-import { showDocument, type Page } from "./document";
+import { problemOf, showDocument, type Page } from "./document";
 import { FlowRows } from "./flow_rows";
 import { Linked } from "./linked";
 import { selectionForm } from "./open_forms";
 import { linkOf, type OpenState } from "./open_state";
+import { ModelPanel, type Offered } from "./model/panel";
 import { PacketList } from "./packets";
-import type { Remote } from "./remote";
+import type { Additions, Remote } from "./remote";
 import { ask, messageOf, query, type Values } from "./server";
 
 // The server draws charts of no more flows at a time.
@@ -19,6 +20,7 @@ export interface Acts {
   zoom: (how: string) => void;
   toLoss: (step: 1 | -1) => void;
   packets: () => void;
+  model: () => void;
   clear: () => void;
   print: () => Promise<void>;
 }
@@ -37,6 +39,7 @@ export async function showAnalysis(view: HTMLElement, address: string, state: Op
 class AnalysisView implements Acts {
   private readonly linked: Linked;
   private packetList: PacketList | null = null;
+  private readonly models: ModelPanel[] = [];
   private rows: FlowRows | null = null;
   private names: string[] = [];
   private ofPage: Record<string, string[]> = {};
@@ -44,18 +47,20 @@ class AnalysisView implements Acts {
   private drawAll = (): Promise<void> => Promise.resolve();
   private readonly said = element("span", { class: "small", role: "status" });
 
+  private readonly additions: Additions = {
+    onWindow: (remote) => this.linked.moved(remote),
+    pictures: (options) => (figure, kind, window) => `${this.address}/picture${query({
+      ...options, columns: "", figure, kind, ...(window ? { low: window[0], high: window[1] } : {}),
+    })}`,
+  };
+
   constructor(private readonly view: HTMLElement, private readonly address: string, private readonly state: OpenState) {
     this.linked = new Linked(state, () => this.rest());
   }
 
   async show(): Promise<void> {
     const shown = await showDocument(this.view, this.address, {
-      additions: {
-        onWindow: (remote) => this.linked.moved(remote),
-        pictures: (options) => (figure, kind, window) => `${this.address}/picture${query({
-          ...options, columns: "", figure, kind, ...(window ? { low: window[0], high: window[1] } : {}),
-        })}`,
-      },
+      additions: this.additions,
       options: (): Values => ({ flow: this.state.flows }),
       choices: (part) => (part === "charts" && this.state.flows.length > 0 ? this.names : undefined),
       first: (part) => Math.min(this.state.shown[part] ?? 0, (this.namesOf(part)?.length ?? 1) - 1),
@@ -63,6 +68,7 @@ class AnalysisView implements Acts {
       onPage: (page) => this.prepare(page),
     });
     this.drawAll = shown.drawAll;
+    this.addModels().catch((reason: unknown) => this.view.querySelector("#verdict")?.append(problemOf(reason)));
     if (this.state.packets) this.showPackets();
   }
 
@@ -88,6 +94,11 @@ class AnalysisView implements Acts {
     this.packetList.focus();
   }
 
+  // The reader's own model beside the first verdict that has packets.
+  model(): void {
+    this.models[0]?.focus();
+  }
+
   clear(): void {
     this.rows?.reset((flows) => void this.choose(flows));
   }
@@ -99,6 +110,29 @@ class AnalysisView implements Acts {
     if (!page.choices["charts"]) return;
     if (this.state.flows.length > 0) await this.nameFlows();
     this.rows = new FlowRows(this.view, this.state.flows, MOST_FLOWS, (flows) => void this.choose(flows), (flows) => void this.explainOnly(flows));
+  }
+
+  private async addModels(): Promise<void> {
+    const offered = await ask<Offered>("GET", `${this.address}/models`);
+    for (const one of offered.verdicts) {
+      const place = this.view.querySelector(one.verdict === 0 ? "#verdict" : `#verdict-${one.verdict}`);
+      if (place) this.addModel(place, one, offered.elements);
+    }
+  }
+
+  private addModel(place: Element, offered: Offered["verdicts"][number], elements: Offered["elements"]): void {
+    const changed = (text: string | null): void => {
+      if (text === null) delete this.state.models[offered.verdict];
+      else this.state.models[offered.verdict] = text;
+      this.rest();
+    };
+    const panel = new ModelPanel(this.address, offered, elements, this.additions, changed, (remote) => this.linked.join(remote));
+    place.append(panel.element);
+    this.models.push(panel);
+    const given = this.state.models[offered.verdict];
+    if (given === undefined) return;
+    if (place instanceof HTMLDetailsElement) place.open = true;
+    panel.open(given);
   }
 
   // Files to hand on.
@@ -189,7 +223,7 @@ class AnalysisView implements Acts {
   private async explainOnly(flows: string[]): Promise<void> {
     const { filter } = (await ask<Choices>("GET", `${this.address}/choices${query({ flow: flows })}`));
     const both = this.state.filter ? `(${this.state.filter}) and (${filter})` : filter;
-    location.href = `/open${linkOf({ ...this.state, filter: both, flows: [], shown: {} })}`;
+    location.href = `/open${linkOf({ ...this.state, filter: both, flows: [], shown: {}, models: {} })}`;
   }
 
   private write(): void {

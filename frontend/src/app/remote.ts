@@ -1,6 +1,6 @@
 // Figures that the server holds: coarse at first, and finer for the window that the reader looks at.
 
-import { decode, unpacked, type Choice, type Data, type Ends, type Style } from "../figures/figure";
+import { decode, unpacked, type Choice, type Data, type Ends, type Layer, type Style } from "../figures/figure";
 import { showChoice, type Shown } from "../figures/figures";
 import type { Pictures } from "../figures/saving";
 import { askBytes, query, type Values } from "./server";
@@ -50,20 +50,26 @@ export class Remote {
     if (this.shown.window) this.refine(...this.shown.window);
   }
 
-  async show(options: Values): Promise<void> {
+  // Shows figures with these options; `isSame`: they are the figures shown, with other data, and look as these do.
+  async show(options: Values, isSame = false): Promise<void> {
     this.options = options;
     this.asked += 1;
     const mine = this.asked;
     const { data, bytes } = await this.figures({});
     const [packed] = data.parts[this.part] ?? [];
     if (!packed || mine !== this.asked) return;
+    const choice = decode(packed, bytes);
+    if (isSame && this.shown) hideAsIn(this.shown.choice, choice);
+    // Without its figures the page would be shorter for a moment, and might scroll.
+    this.section.style.minHeight = isSame ? `${this.section.offsetHeight}px` : "";
     this.shown?.close();
     this.styles = data.styles;
     const { pictures, onWindow } = this.additions;
-    this.shown = showChoice(this.section, decode(packed, bytes), this.styles, (low, high) => {
+    this.shown = showChoice(this.section, choice, this.styles, (low, high) => {
       this.refine(low, high);
       onWindow?.(this);
     }, pictures?.(options));
+    this.section.style.minHeight = "";
   }
 
   toLoss(step: 1 | -1): boolean {
@@ -111,4 +117,11 @@ function takeOver(shown: Choice, finer: Choice): void {
       if (found) Object.assign(layer, found, { visible: layer.visible, rows: layer.rows });
     });
   }));
+}
+
+// What the reader switched off in figures stays so in those that take their place.
+function hideAsIn(shown: Choice, next: Choice): void {
+  const layers = (choice: Choice): Layer[] => choice.figures.flatMap((figure) => figure.panels.flatMap((panel) => panel.layers));
+  const hidden = new Set(layers(shown).filter((layer) => !layer.visible).map((layer) => layer.name));
+  for (const layer of layers(next)) layer.visible = !hidden.has(layer.name);
 }

@@ -154,7 +154,7 @@ export function nextWindow(chart: Pick<Chart, "panel" | "window" | "all">, how: 
   }
 }
 
-const NOTE = "Drawn from a part of the marks to keep this page small; every rare one, such as a lost packet, is there.";
+const NOTE = "Drawn from a part of the marks to keep this page small; those with a number in the legend are all there.";
 
 // One figure: its words, and a pair of axes, or several to be compared. A page may have a place and words for it.
 function showFigure(holder: HTMLElement, figure: Figure, styles: readonly Style[], onZoom: OnZoom, keys: (() => void)[]): { place: HTMLElement; own: Chart[] } {

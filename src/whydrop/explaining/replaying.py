@@ -34,6 +34,20 @@ def described(path: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         raise ModelError(f"model {reason}") from None
 
 
+def readable(path: Mapping[str, Any]) -> str:
+    """The text form of a fitted path with six digits: no fit has more.
+
+    >>> readable({"elements": [{"element": "line", "rate_bps": 20016252.78486129}]})
+    'line:rate=20.0163M'
+    """
+    elements = [{name: _rounded(value) for name, value in element.items()} for element in path["elements"]]
+    return described({"elements": elements})[1]
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def replay(found: Explained, path: str | Mapping[str, Any], verdict: int = 0) -> polars.DataFrame:
     """The packets of a verdict under a path: see :meth:`whydrop.Explanation.replay`."""
     return Replays(found, verdict).under(described(path)[1])[1]
@@ -67,7 +81,8 @@ class Replays:
         """The same with the entry of the path, as :func:`described` has it, in ``models`` of the verdict."""
         as_json, text = path
         compared, rows = self.under(text)
-        return {**compared, "role": role, "title": text, "why": None, "path": as_json, "fates": self._fates}, rows
+        title = readable(as_json) if role == "fitted" else text
+        return {**compared, "role": role, "title": title, "why": None, "path": as_json, "fates": self._fates}, rows
 
 
 def with_models(found: _Found, paths: Sequence[str | Mapping[str, Any]]) -> _Found:

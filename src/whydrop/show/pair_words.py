@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whydrop.explaining.document import Model, Verdict
 from whydrop.explaining.pair import AfterGap, Changes, LeftOut, Pair, PairFlow, Transit
-from whydrop.show.document import Column, Columns, Table, known
+from whydrop.show.document import Column, Columns, Table, known, plain
 from whydrop.text.quantities import clock, count, duration, percent, plural, significant
 
 # Translated flows that are listed; a gateway translates thousands.
@@ -282,21 +282,36 @@ def _going(pair: Pair, direction: str) -> str:
 _ROLES = {"winner": " (chosen)", "fitted": " (fitted)", "given": " (yours)"}
 
 
+_OF_MODELS: Columns[Model] = {
+    Column("Model"): lambda one: f"{one.title}{_ROLES.get(one.role, '')}",
+    Column("Drops right", True, 1): lambda one: f"{count(one.hits)} of {count(one.lost)}",
+    Column("Drops wrong", True, 2): lambda one: count(one.dropped - one.hits),
+    Column("Longest wait, model", True, 3): lambda one: known(one.longest_wait_s, duration),
+    Column("measured", True, 4): lambda one: known(one.seen_longest_wait_s, duration),
+    Column("Median wait error", True, 5): lambda one: known(one.wait_error_s, duration),
+    Column("Passes right", True, 6): lambda one: percent(one.passed_right / one.passed) if one.passed else "–",
+}
+
+
 def models(replayed: Sequence[Model]) -> Table:
     """The replayed models: drops, waits and passes, each as the model has them and as measured."""
-    columns: Columns[Model] = {
-        Column("Model"): lambda one: f"{one.title}{_ROLES.get(one.role, '')}",
-        Column("Drops right", True, 1): lambda one: f"{count(one.hits)} of {count(one.lost)}",
-        Column("Drops wrong", True, 2): lambda one: count(one.dropped - one.hits),
-        Column("Longest wait, model", True, 3): lambda one: known(one.longest_wait_s, duration),
-        Column("measured", True, 4): lambda one: known(one.seen_longest_wait_s, duration),
-        Column("Median wait error", True, 5): lambda one: known(one.wait_error_s, duration),
-        Column("Passes right", True, 6): lambda one: percent(one.passed_right / one.passed) if one.passed else "–",
-    }
     return Table.of(
-        "Models replayed over the packets", columns, replayed,
+        "Models replayed over the packets", _OF_MODELS, replayed,
         weight=lambda one: (float(one.role == "winner"), float(one.hits)), order="the chosen one first",
     )  # fmt: skip
+
+
+def models_beside(replayed: Sequence[Model]) -> Table:
+    """The same with a column for each model, where few are compared in little room."""
+    (_, named), *measures = _OF_MODELS.items()
+    columns = (Column(""), *(Column(plain(named(one)), True) for one in replayed))
+    rows = tuple((_of_waits(column.title), *map(write, replayed)) for column, write in measures)
+    return Table("Models replayed over the packets", columns, rows)
+
+
+def _of_waits(title: str) -> str:
+    """The title of a column that stands alone: one of them goes on from the one before."""
+    return "Longest wait, measured" if title == "measured" else title
 
 
 def ruled_out(verdict: Verdict) -> list[str]:

@@ -26,7 +26,7 @@ from whydrop.show.charts.scene import (
     window_of,
     with_level,
 )
-from whydrop.show.figure import Axis, Ends, Figure, NothingToDraw, Panel, padded
+from whydrop.show.figure import Axis, Ends, Figure, Layer, NothingToDraw, Panel, padded
 from whydrop.text import quantities
 
 _DROPS = (
@@ -39,10 +39,13 @@ SEE_BUCKET = (
 )
 SEE_QUEUE = f"The line is the amount of data in the queue. When it reaches the limit of the queue, {_DROPS}"
 SEE = (
-    "Both models were given the same packets. Above: the line is the content of the model's bucket or queue. A cross "
-    "is a drop that it predicts and that happened; triangles and rings are wrong predictions. Below: the delay that "
-    "the model predicts for each packet against its measured delay; on the dashed line both are equal. The right model "
-    "has few triangles and rings, and its dots are near the line."
+    "Both models were given the same packets. The line is the content of the model's bucket or queue. A cross is a "
+    "drop that it predicts and that happened; triangles and rings are wrong predictions, so the right model has few of "
+    "them."
+)
+SEE_WAITS = (
+    " Below: the delay that the model predicts for each packet against its measured delay; on the dashed line both are "
+    "equal. The dots of the right model are near the line."
 )
 
 _STANDING = {"winner": "Won", "fitted": "Fitted", "given": "Yours"}
@@ -132,14 +135,20 @@ def compared(scene: PairScene) -> Figure:
     """Draw level, drops and waits of the winner on the left, of the best loser on the right."""
     one = scene.scene
     winner, rival = _roles(one)
+    panels = _side_by_side(((winner, one.model), (rival, one.rival)))
     return Figure(
         key="models",
         title=_title(winner, rival),
         subtitle=one.flow.flow if one.verdict_flows == 1 else f"over {quantities.plural(one.verdict_flows, 'flow')}",
-        see=SEE,
-        panels=_side_by_side(((winner, one.model), (rival, one.rival))),
+        see=_see(panels),
+        panels=panels,
         columns=2,
     )
+
+
+def _see(panels: Sequence[Panel]) -> str:
+    """The words below models side by side, and their waits where these are drawn."""
+    return SEE + SEE_WAITS if len(panels) > 2 else SEE
 
 
 def tried(given: Replayed, fitted: Replayed | None) -> Figure:
@@ -150,11 +159,11 @@ def tried(given: Replayed, fitted: Replayed | None) -> Figure:
     model, rows = given
     replayed = (given,) if fitted is None else (fitted, given)
     title = f"Your model drops {_drops(model)}" if fitted is None else _title(fitted[0], model)
-    see = SEE if fitted is not None else SEE_BUCKET if _shows_tokens(model) else SEE_QUEUE
     since_first = (pl.col("time_ns") - rows["time_ns"].min()) / 1e9
     drawn = [(one, _with_place(rows, one).with_columns(t=since_first)) for one, rows in replayed]
     panels = tuple(map(_bounded, _side_by_side(drawn, SINCE_FIRST)))
     flows = quantities.plural(rows["flow"].n_unique(), "flow")
+    see = _see(panels) if fitted is not None else SEE_BUCKET if _shows_tokens(model) else SEE_QUEUE
     return Figure("your-model", title, f"over {flows}", panels, columns=2, see=see)
 
 
@@ -164,9 +173,14 @@ def _with_place(rows: pl.DataFrame, model: Model) -> pl.DataFrame:
 
 
 def _bounded(panel: Panel) -> Panel:
-    """The panel with layers of many rare events thinned as any other."""
-    layers = (replace(layer, rare=layer.rare and layer.data.height <= _MOST_RARE) for layer in panel.layers)
-    return replace(panel, layers=tuple(layers))
+    """The panel with layers of many rare events thinned as any other, and drawn smaller."""
+    return replace(panel, layers=tuple(map(_thinner, panel.layers)))
+
+
+def _thinner(layer: Layer) -> Layer:
+    if not layer.rare or layer.data.height <= _MOST_RARE:
+        return layer
+    return replace(layer, rare=False, style=replace(layer.style, size=layer.style.size / 2))
 
 
 def _side_by_side(replayed: Sequence[Replayed], time: Axis = TIME) -> tuple[Panel, ...]:

@@ -77,8 +77,8 @@ class Analysis:
         from whydrop.show import embedding
 
         if part == MODEL:
-            # A figure that is drawn once needs no coarse copies.
-            return embedding.binary(part, self._models.choice(choice, model), columns, window)
+            # Two panels side by side have half of the width each. A figure that is drawn once needs no coarse copies.
+            return embedding.binary(part, self._models.choice(choice, model), columns // 2, window)
         return embedding.binary(part, self._choice(part, choice, flows), columns, window, self._levels)
 
     def models(self) -> dict[str, Any]:

@@ -41,10 +41,12 @@ class Models:
     def offered(self) -> dict[str, Any]:
         """The elements of paths, and the verdicts with packets: how many, and the fitted path as text."""
         from whydrop import _core
+        from whydrop.explaining.replaying import readable
 
         verdicts = [
-            {"verdict": number, "packets": packets, "fitted": _text(self._found.verdicts[number].path)}
+            {"verdict": number, "packets": packets, "fitted": None if path is None else readable(path)}
             for number, packets in self._packets()
+            for path in [self._found.verdicts[number].path]
         ]
         return {"elements": _core.elements(), "verdicts": verdicts}
 
@@ -74,7 +76,7 @@ class Models:
             "model": text,
             "command": f"{self._command} --model {shlex.quote(text)}",
             "models": [asdict(one) for one in models],
-            "html": html.fragment(pair_words.models(models), 3),
+            "html": html.fragment(pair_words.models_beside(models), 3),
         }
 
     def choice(self, verdict: int, model: str) -> Choice:
@@ -131,20 +133,6 @@ def _replayed(replays: Replays, path: tuple[dict[str, Any], str], role: str) -> 
 
     compared, rows = replays.model(path, role)
     return Model.from_json(compared), replaying.as_model_rows(0, rows)
-
-
-def _text(path: Mapping[str, Any] | None) -> str | None:
-    """A path as a reader begins with it: no fit has more digits."""
-    from whydrop.explaining import replaying
-
-    if path is None:
-        return None
-    elements = [{name: _rounded(value) for name, value in element.items()} for element in path["elements"]]
-    return replaying.described({"elements": elements})[1]
-
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _command(sources: Sequence[str], selection: Mapping[str, Any]) -> str:
