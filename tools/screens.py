@@ -86,12 +86,19 @@ class Photographer:
             self._take(browser, "open", f"/open?source={captures['policed-download.pcap.zst']}", "#verdict h1")
             pair = [captures["shallow-queue.pcap.zst"], captures["shallow-queue-far.pcap.zst"]]
             self._take(browser, "open-narrow", f"/open?{urlencode({'source': pair}, doseq=True)}", "#pair", size=NARROW)
+            own = [captures["policed-download.pcap.zst"], captures["policed-download-far.pcap.zst"]]
+            self._take_model(browser, own)
             study = urlencode({"store": store, "question": "discards", "parameters": PARAMETERS})
             self._take(browser, "study", f"/study?{study}", "#figures", show="#figures .figure >> nth=2")
             run = self._api.post("/api/runs", json=asked).raise_for_status().json()["id"]
             self._take(browser, "run", f"/run?id={run}", "canvas", wait_s=9)
             self._take(browser, "watch", "/watch", "tbody tr", wait_s=4)
             browser.close()
+
+    def _take_model(self, browser: Any, sources: list[str]) -> None:
+        """Take a picture of a reader's own model beside the fitted one."""
+        link = urlencode({"source": sources, "model": "0:policer:rate=20M,burst=40kB"}, doseq=True)
+        self._take(browser, "model", f"/open?{link}", "#model-0 .figure canvas", part="#model-0")
 
     def _entries(self, kind: str) -> dict[str, str]:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -104,7 +111,7 @@ class Photographer:
 
     def _take(
         self, browser: Any, name: str, path: str, wanted: str,
-        *, size: tuple[int, int] = WIDE, show: str = "", wait_s: float = 1.5,
+        *, size: tuple[int, int] = WIDE, show: str = "", wait_s: float = 1.5, part: str = "",
     ) -> None:  # fmt: skip
         context = browser.new_context(viewport={"width": size[0], "height": size[1]})
         page = context.new_page()
@@ -115,7 +122,7 @@ class Photographer:
         if show:
             page.locator(show).scroll_into_view_if_needed()
         page.wait_for_timeout(wait_s * 1e3)
-        page.screenshot(path=FOLDER / f"web-{name}.png")
+        (page.locator(part) if part else page).screenshot(path=FOLDER / f"web-{name}.png")
         context.close()
 
 

@@ -22,6 +22,8 @@ export class Remote {
   private options: Values = {};
   private asked = 0;
   private timer = 0;
+  // Figures that are asked for and not shown yet: what is finer would be of those before.
+  private awaited = 0;
 
   // `part` names the figures in the answers of the address.
   constructor(
@@ -55,7 +57,10 @@ export class Remote {
     this.options = options;
     this.asked += 1;
     const mine = this.asked;
-    const { data, bytes } = await this.figures({});
+    this.awaited += 1;
+    const { data, bytes } = await this.figures({}).finally(() => {
+      this.awaited -= 1;
+    });
     const [packed] = data.parts[this.part] ?? [];
     if (!packed || mine !== this.asked) return;
     const choice = decode(packed, bytes);
@@ -92,6 +97,7 @@ export class Remote {
   }
 
   private async finer(low: number, high: number): Promise<void> {
+    if (this.awaited > 0) return;
     this.asked += 1;
     const mine = this.asked;
     const { data, bytes } = await this.figures({ low, high });

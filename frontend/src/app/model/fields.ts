@@ -167,7 +167,11 @@ function numberInputs(field: Field, id: string, name: string, value: string, sca
   });
   const follow = (written: string): void => {
     const found = quantityOf(field, written);
-    if (slider && scale && found) slide(slider, scale, field, found.digits * found.unit[1]);
+    if (!slider || !scale || !found) return;
+    const value = found.digits * found.unit[1];
+    // A number beyond the ends of the slider gives it another range.
+    if (!isWithin(scale, value)) Object.assign(scale, scaleAround(field, value));
+    slide(slider, scale, field, value);
   };
   follow(value);
   number.addEventListener("input", () => {

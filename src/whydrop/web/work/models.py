@@ -69,8 +69,7 @@ class Models:
         """
         from whydrop.show import html, pair_words
 
-        (_, text), (given, _) = self._replay(verdict, model)
-        fitted = self._ready[verdict][1]
+        text, (given, _), fitted = self._replay(verdict, model)
         models = [given] if fitted is None else [fitted[0], given]
         return {
             "model": text,
@@ -83,22 +82,22 @@ class Models:
         """The figure of a path over the packets of a verdict, beside that of the fit."""
         from whydrop.show.charts import models
 
-        _, given = self._replay(verdict, model)
-        figure = models.tried(given, self._ready[verdict][1])
+        _, given, fitted = self._replay(verdict, model)
+        figure = models.tried(given, fitted)
         # A page may have a figure for each verdict.
         figure = replace(figure, key=f"{figure.key}-{verdict}")
         return Choice([figure], origin_s=int(given[1]["time_ns"][0]) / 1e9)
 
-    def _replay(self, verdict: int, model: str) -> tuple[tuple[int, str], Replayed]:
-        """The last replay again, or a new one; with the verdict and the text of the path, which name it."""
+    def _replay(self, verdict: int, model: str) -> tuple[str, Replayed, Replayed | None]:
+        """The text of a path, its replay (the last one again where nothing has changed), and the fitted model."""
         from whydrop.explaining import replaying
 
         path = replaying.described(model)
         own = (verdict, path[1])
+        replays, fitted = self._of_verdict(verdict)
         if self._last is None or self._last[0] != own:
-            replays, _ = self._of_verdict(verdict)
             self._last = own, _replayed(replays, path, "given")
-        return self._last
+        return path[1], self._last[1], fitted
 
     def _of_verdict(self, verdict: int) -> tuple[Replays, Replayed | None]:
         """The packets of a verdict, and the fitted model over them, if there is one."""
