@@ -134,8 +134,9 @@ def test_hostile_texts_are_answered_by_words_and_the_analysis_goes_on(client: ht
         answer = replayed(client, address, f"policer:rate=20M,burst={name}"[:1000])
         assert answer.status_code == 400
         assert answer.json()["error"]
-    figure = {"part": "model", "choice": 0, "model": "nothing"}
-    assert client.get(f"{address}/figures", params=figure).status_code == 422
+    figure = {"part": "model", "choice": 0}
+    for model, status in (("nothing", 422), ("x" * 1001, 400), ("+" * 9, 400)):
+        assert client.get(f"{address}/figures", params={**figure, "model": model}).status_code == status
     for extreme in ("tick-shaper:rate=1,burst=64B,tick=1ns", "batches:turn=1ns,most=1packets", "cake:rate=1,limit=64B"):
         assert replayed(client, address, extreme).status_code == 200
 

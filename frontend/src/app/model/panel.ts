@@ -105,7 +105,7 @@ export class ModelPanel {
   private results(): HTMLElement {
     const copy = element("button", { type: "button", class: "copy" }, "Copy as command");
     const command = element("div", { class: "command" }, element("pre", { tabindex: 0, "aria-label": "The command that replays your model" }, this.command), copy);
-    const place = element("div", { class: "found" }, this.table, this.said, command, this.figures);
+    const place = element("div", { class: "found" }, this.table, this.said, command);
     place.hidden = true;
     return place;
   }
@@ -136,6 +136,8 @@ export class ModelPanel {
   private showFound(found: Replayed): void {
     this.showWrong("");
     this.found.hidden = false;
+    // Not before: an empty place of figures is one that is still to be drawn, for those who print.
+    if (!this.figures.isConnected) this.found.append(this.figures);
     const template = document.createElement("template");
     // The server made it of escaped text (show/html.py), and the policy of the page runs no script in it.
     template.innerHTML = found.html;
