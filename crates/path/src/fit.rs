@@ -15,6 +15,7 @@ pub mod delay;
 pub mod envelope;
 pub mod exact;
 mod lanes;
+mod level;
 pub mod managed;
 mod never_nan;
 mod pair;

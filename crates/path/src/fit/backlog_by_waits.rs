@@ -7,6 +7,7 @@
 //! captured, and clocks of senders show the arrivals.
 
 use super::delay::quantile;
+use super::level::Server;
 use super::never_nan::{larger, smaller};
 use super::profile::Interval;
 use super::trace::{Seen, Trace};
@@ -170,16 +171,16 @@ fn turns_s(trace: &Trace, rate: f64) -> Vec<f64> {
         behind_s = behind_s.min(*turn_s);
         *turn_s = behind_s;
     }
-    let (mut free_s, mut last_s) = (f64::MIN, f64::MIN);
+    let (mut queue, mut last_s) = (Server::IDLE, f64::MIN);
     for (index, turn_s) in turns_s.iter_mut().enumerate() {
         let time_s = trace.time_s[index];
         if trace.delay_s[index].is_nan() {
-            *turn_s = smaller(*turn_s, larger(time_s, free_s));
+            *turn_s = smaller(*turn_s, queue.start_s(time_s));
         }
         *turn_s = larger(larger(*turn_s, time_s), last_s);
         last_s = *turn_s;
         if trace.outcome[index] != Seen::Lost {
-            free_s = *turn_s + f64::from(trace.bytes[index]) / rate;
+            queue.free_s = *turn_s + f64::from(trace.bytes[index]) / rate;
         }
     }
     turns_s

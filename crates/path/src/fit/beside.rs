@@ -2,6 +2,7 @@
 
 use super::bucket::BucketFit;
 use super::exact::{Refined, refine_exact};
+use super::level::Level;
 use super::rows::RateAndLimit;
 use super::trace::{Seen, Trace};
 use super::virtual_queue::binomial_log_likelihood;
@@ -68,16 +69,14 @@ pub(super) struct Claim {
 /// dropped them may be behind.
 pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) -> Vec<Claim> {
     let near_limit_bytes = -ROOM_PACKETS * trace.typical_bytes;
-    let (mut queues, mut last_s) = ([0.0f64; N], 0.0f64);
+    let (rates, limits) = (buckets.map(|one| one.0), buckets.map(|one| one.1));
+    let mut queues = Level::<N>::EMPTY;
     let mut found = Vec::with_capacity(trace.lost);
-    for index in 0..trace.len() {
-        let bytes = f64::from(trace.bytes[index]);
-        for (queue, (rate, _)) in queues.iter_mut().zip(buckets) {
-            *queue = (*queue - rate * (trace.time_s[index] - last_s)).max(0.0);
-        }
-        last_s = trace.time_s[index];
-        let over = |place: usize| queues[place] + bytes - buckets[place].1;
-        if trace.outcome[index] == Seen::Lost {
+    for (index, (gap_s, bytes, outcome)) in trace.arrivals().enumerate() {
+        queues.drain(&rates, gap_s);
+        let with_packet = queues.with(bytes);
+        let over = |place: usize| with_packet.0[place] - limits[place];
+        if outcome == Seen::Lost {
             let fullest = (0..N).max_by(|&a, &b| over(a).total_cmp(&over(b)));
             let short_bytes = fullest.map_or(f64::MIN, over);
             let bucket = fullest.filter(|_| short_bytes >= near_limit_bytes);
@@ -88,13 +87,11 @@ pub(super) fn claims<const N: usize>(trace: &Trace, buckets: [RateAndLimit; N]) 
                 alone: (0..N).all(|place| bucket == Some(place) || over(place) <= 0.0),
             });
             if let Some(place) = bucket {
-                queues[place] = queues[place].max(buckets[place].1 - bytes);
+                queues.0[place] = queues.without_room(&limits, bytes).0[place];
                 continue;
             }
         }
-        for (queue, (_, limit)) in queues.iter_mut().zip(buckets) {
-            *queue = (*queue + bytes).min(limit);
-        }
+        queues = with_packet.at_most(&limits);
     }
     found
 }

@@ -3,16 +3,14 @@
 //! In three steps: a coarse search over the densest losses, a climb from its best points over the same, and a
 //! fine adjustment over the whole trace by the corrections of the virtual queue.
 
-use super::lanes::follow_many;
+use super::lanes::{follow, follow_many};
 use super::profile::{Interval, Profile};
 use super::rows::CLASSES;
 use super::rows::RateAndLimit;
 use super::rows::{Row, Rows};
 use super::search::{Point, Scores, Width, best_of, climb};
 use super::trace::{Seen, Trace};
-use super::virtual_queue::{
-    Agreement, Candidate, Start, binomial_log_likelihood, follow, uncorrected_at_losses,
-};
+use super::virtual_queue::{Agreement, Start, binomial_log_likelihood, uncorrected_at_losses};
 
 /// A token bucket or drop-tail queue fitted to the losses of a trace.
 #[derive(Debug, Clone, Copy)]
@@ -224,14 +222,10 @@ fn best_over_all(trace: &Trace, tops: Vec<Point>) -> Option<Found> {
 
 fn complete(trace: &Trace, all: &Rows, best: Point) -> BucketFit {
     let single = Rows::single(trace);
-    let whole = |point: Point| Candidate {
-        rate_bytes_per_s: point.x,
-        limit_bytes: point.y,
-        start: Start::Empty,
-    };
-    let pattern = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
+    let whole = |point: Point| follow(&single, (point.x, point.y), Start::Empty);
+    let pattern = whole(best);
     let best = adjust(all, best);
-    let adjusted = follow(&single, whole(best), f64::MAX).expect("nothing bounds the corrections");
+    let adjusted = whole(best);
     // agreement comes from the point at which the bucket separates lost packets from others best
     let agreement = if adjusted.log_likelihood > pattern.log_likelihood {
         adjusted

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use super::lanes::follow;
 use super::profile::Interval;
-use super::rows::Rows;
+use super::rows::{RateAndLimit, Rows};
 use super::testing::{Pattern, arrivals, observed};
 use super::trace::{Seen, Trace, TracePacket};
-use super::virtual_queue::{Candidate, Start, corrected, follow};
+use super::virtual_queue::{Start, corrected};
 use super::{fit_bucket, search_bucket};
 use crate::{Arrival, Fifo, InService, Limit, PathElement, Policer, RandomLoss};
 
@@ -68,12 +69,8 @@ fn policed(case: &Case) -> Trace {
     )
 }
 
-fn truth(case: &Case) -> Candidate {
-    Candidate {
-        rate_bytes_per_s: case.rate_bps as f64 / 8.0,
-        limit_bytes: case.limit_bytes as f64,
-        start: Start::Empty,
-    }
+fn truth(case: &Case) -> RateAndLimit {
+    (case.rate_bps as f64 / 8.0, case.limit_bytes as f64)
 }
 
 fn holds(interval: Interval, truth: f64) -> bool {
@@ -113,7 +110,7 @@ proptest! {
     #[test]
     fn the_true_rate_and_limit_need_hardly_any_correction(case in case()) {
         let trace = policed(&case);
-        let agreement = follow(&Rows::single(&trace), truth(&case), f64::MAX).unwrap();
+        let agreement = follow(&Rows::single(&trace), truth(&case), Start::Empty);
         // only rounding of times is left
         prop_assert!(agreement.corrected_bytes() < 1.0, "{agreement:?}");
         prop_assert_eq!(agreement.expected_losses() as usize, trace.lost);
@@ -123,7 +120,7 @@ proptest! {
     fn condensing_a_trace_hardly_changes_the_result_of_the_true_bucket(case in case()) {
         let trace = policed(&case);
         let rows = Rows::condense(&trace, 0, trace.len(), 16);
-        let agreement = follow(&rows, truth(&case), f64::MAX).unwrap();
+        let agreement = follow(&rows, truth(&case), Start::Empty);
         let packets = agreement.corrected_bytes() / rows.packet_bytes;
         prop_assert!(packets < 1.0 + 0.05 * trace.lost as f64, "{packets} of {}", trace.lost);
     }
@@ -149,9 +146,10 @@ proptest! {
 
     #[test]
     fn the_corrected_queue_never_leaves_its_bounds(case in case(), rate_factor in 0.2f64..5.0, limit_factor in 0.2f64..5.0) {
-        let limit = truth(&case).limit_bytes * limit_factor;
+        let (rate, limit) = truth(&case);
+        let limit = limit * limit_factor;
         let trace = policed(&case);
-        let queue = corrected(&trace, truth(&case).rate_bytes_per_s * rate_factor, limit);
+        let queue = corrected(&trace, rate * rate_factor, limit);
         prop_assert_eq!(queue.len(), trace.len());
         prop_assert!(queue.iter().all(|found| (0.0..=limit as f32 * 1.000_001).contains(found)));
     }

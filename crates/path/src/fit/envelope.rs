@@ -9,6 +9,7 @@
 //! This needs exact fates, and finds the best of all rates instead of the nearest.
 
 use super::bucket::BucketFit;
+use super::level::Level;
 use super::trace::{Seen, Trace};
 
 /// A point of the envelope.
@@ -113,8 +114,7 @@ impl Point {
     }
 }
 
-/// Rates that are followed together: each is a chain in which every packet depends on the one before, and a
-/// processor computes several chains in the time of one.
+/// Rates that are followed together: see [`Level`].
 const LANES: usize = 8;
 
 /// The envelope at each of the rates (bytes/s).
@@ -131,32 +131,23 @@ fn points(trace: &Trace, rates: &[f64]) -> Vec<Point> {
 
 /// The envelope at some rates, and the losses above each. Only passed packets enter the buckets' debts.
 fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
-    let (mut queues, mut last_s) = ([0.0f64; LANES], 0.0f64);
+    let mut queues = Level::<LANES>::EMPTY;
     let strays = (STRAYS * trace.lost as f64) as usize;
     // the largest few that passed, as a heap with the smallest of them first; and a copy of that smallest
     let mut largest = vec![vec![0.0; strays + 1]; LANES];
     let mut limits = [0.0f64; LANES];
-    let mut asked: Vec<[f64; LANES]> = Vec::with_capacity(trace.lost);
-    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        let (since_s, bytes) = (time_s - last_s, f64::from(bytes));
-        last_s = time_s;
-        let mut with_packet = [0.0; LANES];
-        for lane in 0..LANES {
-            queues[lane] = (queues[lane] - rates[lane] * since_s).max(0.0);
-            with_packet[lane] = queues[lane] + bytes;
-        }
+    let mut asked: Vec<Level<LANES>> = Vec::with_capacity(trace.lost);
+    for (gap_s, bytes, outcome) in trace.arrivals() {
+        queues.drain(&rates, gap_s);
+        let with_packet = queues.with(bytes);
         if outcome == Seen::Lost {
             asked.push(with_packet);
             continue;
         }
         queues = with_packet;
-        let mut exceeds = false;
-        for lane in 0..LANES {
-            exceeds |= with_packet[lane] > limits[lane];
-        }
-        if exceeds && outcome == Seen::Passed {
+        if outcome == Seen::Passed && with_packet.is_any_at(&limits) {
             for lane in 0..LANES {
-                keep_largest(&mut largest[lane], with_packet[lane]);
+                keep_largest(&mut largest[lane], with_packet.0[lane]);
                 limits[lane] = largest[lane][0];
             }
         }
@@ -165,7 +156,7 @@ fn points_of_lanes(trace: &Trace, rates: [f64; LANES]) -> Vec<Point> {
     let point = |lane: usize| {
         let above: Vec<bool> = asked
             .iter()
-            .map(|asked| limits[lane] >= least && asked[lane] > limits[lane])
+            .map(|asked| limits[lane] >= least && asked.0[lane] > limits[lane])
             .collect();
         Point {
             rate_bytes_per_s: rates[lane],

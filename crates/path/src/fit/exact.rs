@@ -6,7 +6,7 @@
 //! is a matter of bytes.
 
 use super::bucket::BucketFit;
-use super::lanes::follow_many;
+use super::lanes::{follow, follow_many};
 use super::profile::Interval;
 use super::rows::RateAndLimit;
 use super::rows::Rows;
@@ -166,7 +166,6 @@ impl ExactFates {
 
     fn at(&self, top: Point, known: &BucketFit) -> BucketFit {
         let (rate, limit) = (top.x, top.y);
-        let [agreement, ..] = follow_many(&self.rows, &[(rate, limit)], self.start, f64::MAX);
         let open = |value: f64| Interval {
             value,
             low: None,
@@ -175,15 +174,14 @@ impl ExactFates {
         BucketFit {
             rate_bps: open(rate * 8.0),
             limit_bytes: open(limit),
-            agreement: agreement.expect("nothing bounds the corrections"),
+            agreement: follow(&self.rows, (rate, limit), self.start),
             ..*known
         }
     }
 
     fn with_intervals(&self, fit: &BucketFit) -> BucketFit {
         let (rate, limit) = fit.rate_and_limit();
-        let [own, ..] = follow_many(&self.rows, &[(rate, limit)], self.start, f64::MAX);
-        let own = own.expect("nothing bounds the corrections");
+        let own = follow(&self.rows, (rate, limit), self.start);
         let noise_bytes = self.noise_bytes.max(own.typical_correction_bytes());
         let noise_bytes = noise_bytes.min(self.rows.packet_bytes);
         // classes of margins are no likelihood for an interval: only corrections refute

@@ -1,10 +1,10 @@
 //! Intervals of a fitted rate and limit.
 
-use super::lanes::follow_many;
+use super::lanes::{follow, follow_many};
 use super::rows::RateAndLimit;
 use super::rows::Rows;
 use super::search::Point;
-use super::virtual_queue::{Agreement, Candidate, Start, follow};
+use super::virtual_queue::{Agreement, Start};
 
 /// A value and the bounds of its 95 % interval; `None` is an open end.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,12 +47,7 @@ pub(super) struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     pub fn new(rows: &'a Rows, best: Point) -> Self {
-        let whole = Candidate {
-            rate_bytes_per_s: best.x,
-            limit_bytes: best.y,
-            start: Start::Empty,
-        };
-        let corrected = follow(rows, whole, f64::MAX).expect("nothing bounds the corrections");
+        let corrected = follow(rows, (best.x, best.y), Start::Empty);
         let tolerated_bytes = corrected.corrected_bytes() * (1.0 + REFUTED_BY_SHARE)
             + REFUTED_BY_PACKETS * rows.packet_bytes;
         Self {

@@ -49,6 +49,18 @@ impl Row {
             outcome: trace.outcome[first],
         }
     }
+
+    /// Time until its first packet, and from the first to the last.
+    #[inline(always)]
+    pub(super) fn times_s(&self) -> (f64, f64) {
+        (self.gap_s, self.span_s)
+    }
+
+    /// Bytes of all its packets, and of the last.
+    #[inline(always)]
+    pub(super) fn amounts(&self) -> (f64, f64) {
+        (self.bytes, self.last_bytes)
+    }
 }
 
 /// Rows, and further properties of their trace that a fit needs.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use super::level::Level;
 use super::trace::{Seen, Trace};
 
 /// Fewer delays give no rate.
@@ -170,10 +171,10 @@ impl Followed {
             waits_s: Vec::with_capacity(trace.len()),
             known: Vec::new(),
         };
-        let (mut queue_s, mut last_s) = (0.0f64, 0.0);
-        for index in 0..trace.len() {
-            queue_s = (queue_s - (trace.time_s[index] - last_s)).max(0.0);
-            last_s = trace.time_s[index];
+        let mut queue = Level::EMPTY;
+        for (index, (gap_s, bytes, outcome)) in trace.arrivals().enumerate() {
+            queue.drain(&[1.0], gap_s);
+            let [queue_s] = queue.0;
             followed.waits_s.push(queue_s);
             let wait_s = f64::from(trace.delay_s[index]);
             if !wait_s.is_nan() {
@@ -185,10 +186,10 @@ impl Followed {
                     missed_s,
                     is_believed,
                 });
-                queue_s = if is_believed { wait_s } else { queue_s };
+                queue = Level([if is_believed { wait_s } else { queue_s }]);
             }
-            if trace.outcome[index] != Seen::Lost {
-                queue_s += f64::from(trace.bytes[index]) / bytes_per_s;
+            if outcome != Seen::Lost {
+                queue = queue.with(bytes / bytes_per_s);
             }
         }
         followed

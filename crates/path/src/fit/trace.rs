@@ -1,6 +1,6 @@
 //! The input of a fit: packets sorted by time, with fates and delays.
 
-use super::never_nan::larger;
+use super::level::Server;
 
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +107,10 @@ impl Trace {
     /// before it. Their delays no longer include the wait for the line. A sender's capture shows packets
     /// before its own interface queues them, and super-segments before they are split.
     pub fn through_line(&self, rate_bps: f64) -> Self {
-        let mut free_s = f64::MIN;
+        let mut line = Server::IDLE;
         let arrivals = self.time_s.iter().zip(&self.bytes);
-        let leaves = arrivals.map(|(arrival_s, bytes)| {
-            free_s = larger(*arrival_s, free_s) + f64::from(*bytes) * 8.0 / rate_bps;
-            free_s
-        });
+        let leaves = arrivals
+            .map(|(arrival_s, bytes)| line.serve(*arrival_s, f64::from(*bytes) * 8.0 / rate_bps));
         let time_s: Vec<f64> = leaves.collect();
         let times = time_s.iter().zip(&self.time_s).zip(&self.delay_s);
         let delays =
@@ -167,6 +165,16 @@ impl Trace {
         let stayed = packets.filter(|(_, seen)| **seen != Seen::Lost);
         self.passed_bytes = stayed.map(|(bytes, _)| f64::from(*bytes)).sum();
         self
+    }
+
+    /// Time since the packet before (or the start), bytes and fate of each packet.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = (f64, f64, Seen)> + '_ {
+        let mut last_s = 0.0;
+        let packets = self.time_s.iter().zip(&self.bytes).zip(&self.outcome);
+        packets.map(move |((time_s, bytes), outcome)| {
+            let gap_s = time_s - std::mem::replace(&mut last_s, *time_s);
+            (gap_s, f64::from(*bytes), *outcome)
+        })
     }
 
     pub fn len(&self) -> usize {

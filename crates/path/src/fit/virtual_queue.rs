@@ -1,6 +1,6 @@
 //! The virtual queue, and how well a limit on it separates the lost packets from the others.
 
-use super::never_nan::{larger, smaller};
+use super::level::Level;
 use super::rows::{CLASSES, Rows};
 use super::trace::{Seen, Trace};
 
@@ -58,83 +58,6 @@ pub enum Start {
     Unknown,
 }
 
-/// A bucket or queue to follow.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
-    pub rate_bytes_per_s: f64,
-    pub limit_bytes: f64,
-    pub start: Start,
-}
-
-/// Follows the virtual queue over the observations. After every packet the queue is corrected to agree with
-/// the packet's outcome, so that an error (a packet of other traffic in the same bucket, a wrong fate,
-/// jitter) does not distort the rest; a wrong rate or limit needs large corrections.
-///
-/// Returns `None` as soon as more than `most_corrected_bytes` have been corrected.
-pub fn follow(trace: &Rows, candidate: Candidate, most_corrected_bytes: f64) -> Option<Agreement> {
-    let Candidate {
-        rate_bytes_per_s: rate,
-        limit_bytes: limit,
-        start,
-    } = candidate;
-    let mut lost = [0u32; CLASSES];
-    let mut passed = [0u32; CLASSES];
-    let mut queue = 0.0f64;
-    let (mut added, mut removed) = (0.0f64, 0.0f64);
-    let mut start_drains_s = if start == Start::Unknown {
-        limit / rate
-    } else {
-        0.0
-    };
-    let margins = trace.margins_bytes.map(|margin| limit + margin);
-    for row in &trace.rows {
-        let bytes = row.bytes;
-        let span_s = row.span_s;
-        queue = larger(queue - rate * row.gap_s, 0.0);
-        let with_packet = larger(queue + bytes - rate * span_s, row.last_bytes);
-        start_drains_s -= row.gap_s + span_s;
-        if row.outcome == Seen::Passed && with_packet < margins[0] {
-            // far from the limit: the common case
-            passed[0] += u32::from(row.packets);
-            queue = with_packet;
-            continue;
-        }
-        let class = margins
-            .iter()
-            .filter(|margin| with_packet >= **margin)
-            .count();
-        match row.outcome {
-            Seen::Lost => {
-                lost[class] += 1;
-                if with_packet <= limit {
-                    if start_drains_s <= 0.0 {
-                        added += limit - with_packet;
-                    }
-                    queue = (limit - bytes).max(0.0);
-                }
-                start_drains_s = 0.0;
-            }
-            Seen::Passed => {
-                passed[class] += u32::from(row.packets);
-                removed += (with_packet - limit).max(0.0);
-                queue = with_packet.min(limit.max(0.0));
-            }
-            Seen::Unknown => queue = with_packet.min(limit.max(0.0)),
-        }
-        if added + removed > most_corrected_bytes {
-            return None;
-        }
-    }
-    let log_likelihood = log_likelihood(&lost, &passed);
-    Some(Agreement {
-        log_likelihood,
-        added_bytes: added,
-        removed_bytes: removed,
-        lost,
-        passed,
-    })
-}
-
 /// Log-likelihood of the outcomes if each class has a loss probability of its own that does not decrease with
 /// the margin (isotonic regression by pooling adjacent violators, Ayer et al. 1955).
 pub(super) fn log_likelihood(lost: &[u32; CLASSES], passed: &[u32; CLASSES]) -> f64 {
@@ -174,61 +97,63 @@ pub fn binomial_log_likelihood(lost: f64, passed: f64) -> f64 {
 /// The virtual queue that each packet finds, bytes, if only passed packets enter it without corrections: the
 /// contents of an unlimited queue at this rate.
 pub fn uncorrected(trace: &Trace, rate_bytes_per_s: f64) -> Vec<f32> {
-    let mut queue = 0.0f64;
-    let mut last_s = 0.0f64;
+    found_by_each(
+        trace,
+        rate_bytes_per_s,
+        |queue, bytes, outcome| match outcome {
+            Seen::Lost => queue,
+            _ => queue.with(bytes),
+        },
+    )
+}
+
+/// The same, corrected after every packet to agree with its outcome.
+pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<f32> {
+    let limit = [limit_bytes.max(0.0)];
+    found_by_each(
+        trace,
+        rate_bytes_per_s,
+        |queue, bytes, outcome| match outcome {
+            Seen::Lost => queue.without_room(&limit, bytes),
+            _ => queue.with(bytes).at_most(&limit),
+        },
+    )
+}
+
+/// The queue that each packet finds; `after` gives the queue after a packet.
+fn found_by_each(
+    trace: &Trace,
+    rate_bytes_per_s: f64,
+    after: impl Fn(Level<1>, f64, Seen) -> Level<1>,
+) -> Vec<f32> {
+    let mut queue = Level::EMPTY;
     let mut found = Vec::with_capacity(trace.len());
-    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        queue = larger(queue - rate_bytes_per_s * (time_s - last_s), 0.0);
-        last_s = time_s;
-        found.push(queue as f32);
-        if outcome != Seen::Lost {
-            queue += f64::from(bytes);
-        }
+    for (gap_s, bytes, outcome) in trace.arrivals() {
+        queue.drain(&[rate_bytes_per_s], gap_s);
+        found.push(queue.0[0] as f32);
+        queue = after(queue, bytes, outcome);
     }
     found
 }
 
 /// The virtual queue including each lost packet, bytes, at each of some rates, if only passed packets enter
-/// it without corrections. Together, since each rate is a chain in which every step depends on the one
-/// before.
-pub fn uncorrected_at_losses<const RATES: usize>(
-    trace: &Rows,
+/// it without corrections.
+pub(super) fn uncorrected_at_losses<const RATES: usize>(
+    rows: &Rows,
     rates_bytes_per_s: [f64; RATES],
 ) -> [Vec<f64>; RATES] {
-    let mut queues = [0.0f64; RATES];
-    let mut found = std::array::from_fn(|_| Vec::with_capacity(trace.lost));
-    for row in &trace.rows {
-        let with_packet: [f64; RATES] = std::array::from_fn(|index| {
-            let rate = rates_bytes_per_s[index];
-            queues[index] = larger(queues[index] - rate * row.gap_s, 0.0);
-            let with_packet = queues[index] + row.bytes - rate * row.span_s;
-            larger(with_packet, row.last_bytes)
-        });
+    let mut queue = Level::EMPTY;
+    let mut found = std::array::from_fn(|_| Vec::with_capacity(rows.lost));
+    for row in &rows.rows {
+        let with_packet =
+            queue.drain_and_add::<false>(&rates_bytes_per_s, row.times_s(), row.amounts());
         if row.outcome == Seen::Lost {
-            for (found, with_packet) in found.iter_mut().zip(with_packet) {
+            for (found, with_packet) in found.iter_mut().zip(with_packet.0) {
                 found.push(with_packet);
             }
         } else {
-            queues = with_packet;
+            queue = with_packet;
         }
-    }
-    found
-}
-
-/// The virtual queue that each packet finds, bytes, corrected after every packet as [`follow`] does.
-pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<f32> {
-    let mut queue = 0.0f64;
-    let mut last_s = 0.0f64;
-    let mut found = Vec::with_capacity(trace.len());
-    for ((&time_s, &bytes), &outcome) in trace.time_s.iter().zip(&trace.bytes).zip(&trace.outcome) {
-        let bytes = f64::from(bytes);
-        queue = larger(queue - rate_bytes_per_s * (time_s - last_s), 0.0);
-        last_s = time_s;
-        found.push(queue as f32);
-        queue = match outcome {
-            Seen::Lost => larger(larger(queue, limit_bytes - bytes), 0.0),
-            _ => smaller(queue + bytes, limit_bytes.max(0.0)),
-        };
     }
     found
 }
@@ -236,6 +161,8 @@ pub fn corrected(trace: &Trace, rate_bytes_per_s: f64, limit_bytes: f64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fit::lanes::{follow, follow_many};
+    use crate::fit::rows::RateAndLimit;
     use crate::fit::trace::TracePacket;
 
     fn rows(packets: &[(i64, u32, Seen)]) -> Rows {
@@ -254,13 +181,7 @@ mod tests {
     }
 
     /// 1000 bytes/ms and a limit of 3000 bytes.
-    fn candidate(start: Start) -> Candidate {
-        Candidate {
-            rate_bytes_per_s: 1e6,
-            limit_bytes: 3000.0,
-            start,
-        }
-    }
+    const BUCKET: RateAndLimit = (1e6, 3000.0);
 
     use Seen::{Lost, Passed};
 
@@ -275,7 +196,7 @@ mod tests {
             (1, 1000, Passed),
             (1, 1200, Lost),
         ];
-        let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
+        let agreement = follow(&rows(&seen), BUCKET, Start::Empty);
         assert_eq!(agreement.corrected_bytes(), 0.0);
         // with the packet: 1000, 2000, 3000 (at the limit), 4200, 3000, 4200
         assert_eq!(
@@ -295,13 +216,14 @@ mod tests {
             (0, 1000, Passed),
             (0, 1000, Passed),
         ];
-        let agreement = follow(&rows(&seen), candidate(Start::Empty), f64::MAX).unwrap();
+        let agreement = follow(&rows(&seen), BUCKET, Start::Empty);
         // the fourth would make 4000 where 3000 is the limit: another 1000
         assert_eq!(
             (agreement.added_bytes, agreement.removed_bytes),
             (1000.0, 1000.0)
         );
-        assert!(follow(&rows(&seen), candidate(Start::Empty), 1500.0).is_none());
+        let [within, ..] = follow_many(&rows(&seen), &[BUCKET], Start::Empty, 1500.0);
+        assert_eq!(within, None);
     }
 
     #[test]
@@ -310,11 +232,7 @@ mod tests {
         // ms
         let early = [(0, 1000, Passed), (0, 1000, Lost), (0, 1000, Lost)];
         let late = [(0, 1000, Passed), (4, 1000, Lost), (4, 1000, Lost)];
-        let cost = |seen: &[_]| {
-            follow(&rows(seen), candidate(Start::Unknown), f64::MAX)
-                .unwrap()
-                .corrected_bytes()
-        };
+        let cost = |seen: &[_]| follow(&rows(seen), BUCKET, Start::Unknown).corrected_bytes();
         assert_eq!((cost(&early), cost(&late)), (0.0, 2000.0));
     }
 

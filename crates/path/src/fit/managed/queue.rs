@@ -1,6 +1,7 @@
 //! A queue as two points show it: its state at the arrival of each packet and at its turn.
 
 use super::Seeing;
+use crate::fit::level::Server;
 use crate::fit::passage::Passages;
 use crate::fit::trace::Seen;
 
@@ -75,14 +76,14 @@ impl Queue {
     fn of_members(passages: &Passages, members: &[usize], seeing: Seeing, empty_s: f64) -> Self {
         let seen_turns_s = turns_s(passages, members, seeing, empty_s);
         let next_turns_s = next_seen(passages, members, &seen_turns_s);
-        let mut before_s = f64::MIN;
+        let mut server = Server::IDLE;
         let item = |(place, (index, seen_turn_s)): (usize, (&usize, &f64))| {
             let index = *index;
             let arrival_s = passages.arrival_s[index];
             let lost = passages.outcome[index] == Seen::Lost;
             let chosen = lost || passages.marked[index];
             let turn_s = if seen_turn_s.is_nan() {
-                let free_s = before_s.max(arrival_s);
+                let free_s = server.start_s(arrival_s);
                 // other queues may have their turns first; a packet behind it is sent instead
                 let (next_arrival_s, next_turn_s) = next_turns_s[place];
                 if lost && next_arrival_s <= free_s {
@@ -98,7 +99,7 @@ impl Queue {
             } else {
                 service_s(passages, index, seeing)
             };
-            before_s = turn_s + service_s;
+            server.free_s = turn_s + service_s;
             Item {
                 arrival_s,
                 turn_s,
@@ -123,6 +124,16 @@ impl Queue {
 
     pub fn packets(&self) -> usize {
         self.items.iter().filter(|item| !item.hidden).count()
+    }
+
+    /// Each packet with the time since the one before, or the start.
+    pub fn arrivals(&self) -> impl Iterator<Item = (f64, &Item)> {
+        let mut last_s = 0.0;
+        let items = self.items.iter();
+        items.map(move |item| {
+            let gap_s = item.arrival_s - std::mem::replace(&mut last_s, item.arrival_s);
+            (gap_s, item)
+        })
     }
 
     /// Counts packets before and bytes behind each item. A packet dropped on arrival was never before

@@ -5,7 +5,7 @@
 //! [`virtual_queue`](crate::fit::virtual_queue), at the rate that the delays show.
 
 use super::laws::{Hazards, nats_of_rate};
-use super::queue::Item;
+use crate::fit::level::Level;
 use crate::fit::rows::{CLASSES, MARGINS};
 use crate::fit::virtual_queue::log_likelihood;
 
@@ -83,13 +83,14 @@ impl Hazards<'_> {
     fn backlogs_at_losses_s(&self, speed: f64) -> impl Iterator<Item = f64> + use<> {
         let mut backlog_s: Vec<f64> = Vec::new();
         for queue in self.queues {
-            let mut backlog = Backlog::default();
-            for item in &queue.items {
-                let found_s = backlog.at(item, speed);
+            let mut backlog = Level::EMPTY;
+            for (gap_s, item) in queue.arrivals() {
+                let mut found = backlog;
+                found.drain(&[speed], gap_s);
                 if item.chosen {
-                    backlog_s.push(found_s + self.packet_s);
+                    backlog_s.push(found.0[0] + self.packet_s);
                 } else {
-                    backlog.content_s = found_s + item.service_s;
+                    backlog = found.with(item.service_s);
                 }
             }
         }
@@ -104,41 +105,26 @@ impl Hazards<'_> {
         let (mut lost, mut passed) = ([0; CLASSES], [0; CLASSES]);
         let Full { speed, limit_s } = full;
         for queue in self.queues {
-            let mut backlog = Backlog::default();
-            for item in &queue.items {
+            let mut backlog = Level::EMPTY;
+            for (gap_s, item) in queue.arrivals() {
+                backlog.drain(&[speed], gap_s);
                 let size_s = if item.chosen {
                     self.packet_s
                 } else {
                     item.service_s
                 };
-                let with_packet_s = backlog.at(item, speed) + size_s;
-                let above = (with_packet_s - limit_s) / self.packet_s;
+                let with_packet = backlog.with(size_s);
+                let above = (with_packet.0[0] - limit_s) / self.packet_s;
                 let class = MARGINS.iter().filter(|margin| above >= **margin).count();
                 if item.chosen {
                     lost[class] += 1;
-                    backlog.content_s = (limit_s - size_s).max(with_packet_s - size_s);
+                    backlog = backlog.without_room(&[limit_s], size_s);
                 } else {
                     passed[class] += u32::from(!item.hidden);
-                    backlog.content_s = with_packet_s.min(limit_s);
+                    backlog = with_packet.at_most(&[limit_s]);
                 }
             }
         }
         log_likelihood(&lost, &passed)
-    }
-}
-
-/// The backlog of a queue calculated from arrivals: seconds at the drain rate.
-#[derive(Default)]
-struct Backlog {
-    content_s: f64,
-    last_s: f64,
-}
-
-impl Backlog {
-    /// The backlog at the packet's arrival.
-    fn at(&mut self, item: &Item, speed: f64) -> f64 {
-        let since_s = item.arrival_s - self.last_s;
-        self.last_s = item.arrival_s;
-        (self.content_s - speed * since_s).max(0.0)
     }
 }

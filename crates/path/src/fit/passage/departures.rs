@@ -2,6 +2,7 @@
 
 use super::Passages;
 use crate::fit::Interval;
+use crate::fit::level::Server;
 
 /// The service of a hop with a queue, from departures.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,16 +141,16 @@ fn explained(passages: &Passages, rate_bps: f64, idle_wait_s: f64) -> f64 {
         .filter(|wait| !wait.is_nan())
         .collect();
     let middle = quantile_of_unsorted(&mut waits, 0.5);
-    let (mut free_s, mut spread, mut left) = (f64::MIN, 0.0, 0.0);
+    let (mut hop, mut spread, mut left) = (Server::IDLE, 0.0, 0.0);
     for index in 0..passages.len() {
         let (arrival_s, wait_s) = (passages.arrival_s[index], passages.wait_s[index]);
         if wait_s.is_nan() {
             continue;
         }
-        let queued_s = (free_s - arrival_s).max(0.0);
+        let queued_s = hop.start_s(arrival_s) - arrival_s;
         spread += (wait_s - middle).abs();
         left += (wait_s - idle_wait_s - queued_s).abs();
-        free_s = free_s.max(arrival_s) + f64::from(passages.bytes[index]) * 8.0 / rate_bps;
+        hop.serve(arrival_s, f64::from(passages.bytes[index]) * 8.0 / rate_bps);
     }
     1.0 - left / spread.max(1e-12)
 }
@@ -163,7 +164,7 @@ fn mean_rate(gaps: &[Gap]) -> Option<f64> {
 
 /// Median and spread of the delays of packets that find the hop idle, if it drains at `rate_bps`.
 fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
-    let mut free_s = f64::MIN;
+    let mut hop = Server::IDLE;
     let mut idle = Vec::new();
     for index in 0..passages.len() {
         let (arrival_s, wait_s) = (passages.arrival_s[index], passages.wait_s[index]);
@@ -172,10 +173,10 @@ fn idle_waits(passages: &Passages, rate_bps: f64) -> Option<(f64, f64)> {
         }
         let service_s = f64::from(passages.bytes[index]) * 8.0 / rate_bps;
         // a little more than the service time: the rate is not known exactly
-        if arrival_s > free_s + 2.0 * service_s {
+        if arrival_s > hop.free_s + 2.0 * service_s {
             idle.push(wait_s);
         }
-        free_s = free_s.max(arrival_s) + service_s;
+        hop.serve(arrival_s, service_s);
     }
     idle.sort_by(f64::total_cmp);
     (idle.len() >= 5).then(|| {

@@ -15,6 +15,7 @@ pub use contents::{BacklogAtLosses, Contents, backlog_at_losses, contents, packe
 pub use departures::{Departures, measure_departures};
 pub use overtaking::{FlowOvertaking, flow_overtaking};
 
+use super::level::Server;
 use super::trace::{Seen, Trace, TracePacket};
 
 /// One packet's transit between two points.
@@ -112,12 +113,11 @@ impl Passages {
     /// [`Trace::through_line`]. Delays no longer include the wait for that line.
     pub fn through_line(&self, rate_bps: f64) -> Self {
         let mut through = self.clone();
-        let mut free_s = f64::MIN;
+        let mut line = Server::IDLE;
         let mut shortest_s = f64::INFINITY;
         for index in 0..self.len() {
-            let leaves_s =
-                self.arrival_s[index].max(free_s) + f64::from(self.bytes[index]) * 8.0 / rate_bps;
-            free_s = leaves_s;
+            let service_s = f64::from(self.bytes[index]) * 8.0 / rate_bps;
+            let leaves_s = line.serve(self.arrival_s[index], service_s);
             through.wait_s[index] = self.departure_s(index) - leaves_s;
             through.arrival_s[index] = leaves_s;
             shortest_s = shortest_s.min(through.wait_s[index]);
