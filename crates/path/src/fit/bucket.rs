@@ -172,21 +172,9 @@ pub fn score_near(trace: &Trace, known: &Found) -> f64 {
     let (from, to) = Rows::window(trace, RUNS_SEARCHED);
     let dense = Rows::condense(trace, from, to, MOST_IN_A_ROW.0);
     let score = scorer(&dense, Start::Unknown);
-    let (x, y) = (known.best.x, known.best.y);
-    let start = Point {
-        x,
-        y,
-        score: score(&[(x, y)], f64::MIN)[0].unwrap_or(f64::MIN),
-    };
-    climb(
-        start,
-        (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0),
-        CLIMB_STEP,
-        LOOKS.0,
-        Width::One,
-        score,
-    )
-    .score
+    let start = Point::scored((known.best.x, known.best.y), &score);
+    let steps = (RATE_RATIO.ln() / 2.0, LIMIT_RATIO.ln() / 2.0);
+    climb(start, steps, CLIMB_STEP, LOOKS.0, Width::One, score).score
 }
 
 fn can_be_fitted(trace: &Trace) -> bool {
@@ -308,13 +296,8 @@ fn starts(
             y: 0.0,
             score: hopeless,
         };
-        best_of(
-            &candidates,
-            nothing,
-            Width::One,
-            &mut |candidates: &[RateAndLimit], below| score(candidates, below),
-        )
-        .unwrap_or(Point {
+        let mut score = score;
+        best_of(&candidates, nothing, Width::One, &mut score).unwrap_or(Point {
             score: f64::MIN,
             ..nothing
         })
@@ -476,10 +459,6 @@ fn adjust(rows: &Rows, best: Point) -> Point {
         }
         scores
     };
-    let corrected = score(&[(best.x, best.y)], f64::MIN)[0];
-    let start = Point {
-        score: corrected.unwrap_or(f64::MIN),
-        ..best
-    };
+    let start = Point::scored((best.x, best.y), score);
     climb(start, (2e-3, 1e-2), FINEST_STEP, LOOKS.1, Width::One, score)
 }

@@ -7,7 +7,7 @@
 
 use super::bucket::BucketFit;
 use super::lanes::{follow, follow_many};
-use super::profile::Interval;
+use super::profile::{Interval, NEAR, Walk};
 use super::rows::RateAndLimit;
 use super::rows::Rows;
 use super::search::{Point, Scores, Width, best_of, climb};
@@ -24,6 +24,13 @@ pub(super) const FINEST: f64 = 1e-5;
 const LOOKS: u32 = 60;
 /// An interval that extends beyond this factor has an open end.
 pub(super) const OPEN_END: f64 = 3.0;
+const WALK: Walk = Walk {
+    offsets: [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2],
+    precision: 5e-5,
+    first_step: 2e-4,
+    growth: 2.0,
+    open_end: OPEN_END,
+};
 
 /// Fits the bucket again, near `known`, to exact fates. `noise_bytes` is the traffic that passes within the
 /// timestamp error: corrections are assumed to be errors with a Laplace distribution of that scale.
@@ -122,15 +129,10 @@ impl ExactFates {
     }
 
     /// The best point uphill from a rate and a limit.
-    pub fn climb(&self, (rate, limit): RateAndLimit) -> Point {
-        let start = Point {
-            x: rate,
-            y: limit,
-            score: self.scores(&[(rate, limit)], f64::MIN)[0].unwrap_or(f64::MIN),
-        };
-        climb(start, CLIMB, FINEST, LOOKS, Width::All, |points, below| {
-            self.scores(points, below)
-        })
+    pub fn climb(&self, from: RateAndLimit) -> Point {
+        let score = |points: &[RateAndLimit], below: f64| self.scores(points, below);
+        let start = Point::scored(from, score);
+        climb(start, CLIMB, FINEST, LOOKS, Width::All, score)
     }
 
     /// The best of its neighbourhood.
@@ -202,26 +204,18 @@ impl ExactFates {
             let otherwise = || unseen.and_then(|(rows, start)| fits(rows, *start, candidates));
             fits(&self.rows, self.start, candidates).or_else(otherwise)
         };
-        let rate_edge = |direction| {
-            edge(direction, (rate, limit), |rate, limits| {
-                fits(&limits.map(|limit| (rate, limit)))
-            })
-        };
-        let limit_edge = |direction| {
-            edge(direction, (limit, rate), |limit, rates| {
-                fits(&rates.map(|rate| (rate, limit)))
-            })
-        };
+        let rate_end = |direction| WALK.rate_end(direction, (rate, limit), fits);
+        let limit_end = |direction| WALK.limit_end(direction, (rate, limit), fits);
         BucketFit {
             rate_bps: Interval {
-                low: rate_edge(-1.0).map(|low| low * 8.0),
-                high: rate_edge(1.0).map(|high| high * 8.0),
+                low: rate_end(-1.0).map(|low| low * 8.0),
+                high: rate_end(1.0).map(|high| high * 8.0),
                 ..fit.rate_bps
             },
             // the error of one timestamp or tick of the bucket may apply to all
             limit_bytes: Interval {
-                low: limit_edge(-1.0).map(|low| (low - noise_bytes).max(0.0)),
-                high: limit_edge(1.0).map(|high| high + noise_bytes),
+                low: limit_end(-1.0).map(|low| (low - noise_bytes).max(0.0)),
+                high: limit_end(1.0).map(|high| high + noise_bytes),
                 ..fit.limit_bytes
             },
             ..*fit
@@ -239,25 +233,11 @@ const STARTS: usize = 3;
 /// Rate and limit compensate for each other: the best points lie along ridges that are too narrow for
 /// climbing. So the whole neighbourhood is searched, with climbs from its best points.
 fn best_nearby(best: Point, score: &impl Fn(&[RateAndLimit], f64) -> Scores) -> Point {
+    let steps = (RATE_STEP / 2.0, LIMIT_STEP / 2.0);
     starts_nearby(best, score)
         .into_iter()
-        .map(|start| {
-            climb(
-                start,
-                (RATE_STEP / 2.0, LIMIT_STEP / 2.0),
-                FINEST,
-                LOOKS / 2,
-                Width::All,
-                score,
-            )
-        })
-        .fold(best, |best, found| {
-            if found.score > best.score {
-                found
-            } else {
-                best
-            }
-        })
+        .map(|start| climb(start, steps, FINEST, LOOKS / 2, Width::All, score))
+        .fold(best, Point::better)
 }
 
 /// Relative changes of the limit that compensate for one of the rate: the bytes that pass while a bucket is
@@ -313,39 +293,6 @@ fn from_the_middle(count: usize) -> impl Iterator<Item = usize> {
         0 => middle - number / 2,
         _ => middle + number.div_ceil(2),
     })
-}
-
-/// Values of the other parameter that are tried with one.
-const NEAR: usize = 8;
-
-/// Walks from the best value of one parameter in growing steps until no near value of the other fits, and
-/// back in shrinking ones. `fits` returns which of a few values of the other fits.
-fn edge(
-    direction: f64,
-    (start, other): (f64, f64),
-    fits: impl Fn(f64, [f64; NEAR]) -> Option<usize>,
-) -> Option<f64> {
-    const OFFSETS: [f64; NEAR] = [0.0, -3e-4, 3e-4, -2e-3, 2e-3, -1e-2, 1e-2, 5e-2];
-    const PRECISION: f64 = 5e-5;
-    let (mut good, mut around, mut step, mut grows) = (start, other, 4.0 * PRECISION, true);
-    while (good / start).ln().abs() < OPEN_END.ln() {
-        let next = good * (direction * step).exp();
-        let others = OFFSETS.map(|offset| around * f64::exp(offset));
-        match fits(next, others) {
-            Some(found) => {
-                (good, around) = (next, others[found]);
-                if grows {
-                    step *= 2.0;
-                }
-            }
-            None if step > PRECISION => {
-                grows = false;
-                step /= 2.0;
-            }
-            None => return Some(next),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

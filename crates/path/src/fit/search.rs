@@ -11,6 +11,26 @@ pub(super) struct Point {
     pub score: f64,
 }
 
+impl Point {
+    /// A point with its score.
+    pub fn scored(
+        (x, y): RateAndLimit,
+        score: impl FnOnce(&[RateAndLimit], f64) -> Scores,
+    ) -> Self {
+        let score = score(&[(x, y)], f64::MIN)[0].unwrap_or(f64::MIN);
+        Self { x, y, score }
+    }
+
+    /// The better of two, the first if they are equally good.
+    pub fn better(self, other: Self) -> Self {
+        if other.score > self.score {
+            other
+        } else {
+            self
+        }
+    }
+}
+
 /// Number of points that are scored together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
@@ -39,15 +59,19 @@ pub(super) fn best_of(
     width: Width,
     score: &mut impl FnMut(&[RateAndLimit], f64) -> Scores,
 ) -> Option<Point> {
+    points.chunks(width.points()).fold(None, |found, together| {
+        let known = found.unwrap_or(best);
+        best_scored(together, &score(together, known.score), known).or(found)
+    })
+}
+
+/// The best of some points with scores, if it is better than `best`.
+fn best_scored(points: &[RateAndLimit], scores: &[Option<f64>], best: Point) -> Option<Point> {
     let mut found: Option<Point> = None;
-    for together in points.chunks(width.points()) {
+    for (&(x, y), score) in points.iter().zip(scores) {
         let known = found.map_or(best.score, |found| found.score);
-        for (&(x, y), score) in together.iter().zip(score(together, known)) {
-            if let Some(score) =
-                score.filter(|score| *score > found.map_or(best.score, |found| found.score))
-            {
-                found = Some(Point { x, y, score });
-            }
+        if let Some(score) = score.filter(|score| *score > known) {
+            found = Some(Point { x, y, score });
         }
     }
     found
@@ -140,17 +164,7 @@ fn look(
     together[..own].copy_from_slice(points);
     together[own..all].copy_from_slice(next.as_ref().map_or(&[], |next| &next[..]));
     let scores = score(&together[..all], best.score);
-    let best_in = |part: std::ops::Range<usize>| {
-        let mut found: Option<Point> = None;
-        for (&(x, y), score) in together[part.clone()].iter().zip(&scores[part]) {
-            let known = found.map_or(best.score, |found| found.score);
-            if let Some(score) = score.filter(|score| *score > known) {
-                found = Some(Point { x, y, score });
-            }
-        }
-        found
-    };
-    [best_in(0..own), best_in(own..all)]
+    [0..own, own..all].map(|part| best_scored(&together[part.clone()], &scores[part], best))
 }
 
 #[cfg(test)]
