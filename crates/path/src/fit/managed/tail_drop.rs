@@ -85,12 +85,11 @@ impl Hazards<'_> {
         for queue in self.queues {
             let mut backlog = Level::EMPTY;
             for (gap_s, item) in queue.arrivals() {
-                let mut found = backlog;
-                found.drain(&[speed], gap_s);
+                backlog.drain(&[speed], gap_s);
                 if item.chosen {
-                    backlog_s.push(found.0[0] + self.packet_s);
+                    backlog_s.push(backlog.0[0] + self.packet_s);
                 } else {
-                    backlog = found.with(item.service_s);
+                    backlog = backlog.with(item.service_s);
                 }
             }
         }
