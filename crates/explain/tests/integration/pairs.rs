@@ -150,7 +150,7 @@ fn the_published_case_is_a_policer_at_300_megabit_and_50_kilobytes() {
                 .find(|against| against.cause.name() == ruled_out);
             let why = &why.expect("it competed").fact;
             assert!(
-                why.code.ends_with("-would-hold")
+                why.code.ends_with("-would-queue")
                     && why.number("longest_wait_s") > why.number("seen_longest_wait_s"),
                 "{why:?}"
             );
