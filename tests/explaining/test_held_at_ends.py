@@ -161,14 +161,15 @@ def test_the_run_warns_of_a_send_buffer_that_limits_its_flows() -> None:
         assert all("tcp_wmem" in line and "200 kB" in line for line in plain(found))
 
 
+@pytest.mark.slow
 def test_the_run_counts_a_long_test_piece_by_piece_as_it_counts_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(end_limits, "_ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(end_limits, "_ROWS_AT_ONCE", 70)
     flow = PlannedFlow("Up", "tcp", direction="up")
     rows = samples(**FULL, not_sent_bytes=0)
     found = []
     for pieces in (1, rows.height):
         limits = EndLimits({0: Tally(0, flow)})
-        for _ in range(100):
+        for _ in range(2):
             for piece in rows.iter_slices(rows.height // pieces):
                 limits.count({"tcp_info": piece.select(piece.columns[:: 1 if pieces == 1 else -1])})
         found.append(limits.warnings())
