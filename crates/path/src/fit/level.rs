@@ -12,10 +12,8 @@ use super::never_nan::{larger, smaller};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Level<const L: usize>(pub [f64; L]);
 
-#[expect(
-    clippy::needless_range_loop,
-    reason = "one index for the same lane of several arrays"
-)]
+// one index for the same lane of several arrays
+#[expect(clippy::needless_range_loop)]
 impl<const L: usize> Level<L> {
     pub const EMPTY: Self = Self([0.0; L]);
 
