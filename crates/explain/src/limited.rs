@@ -336,7 +336,7 @@ fn outlasts_slow_start(totals: &Totals) -> bool {
     let rtt_s = totals
         .whole_rtt_s
         .unwrap_or(USUAL_RTT_S)
-        .max(SHORTEST_SPAN_S);
+        .max(SHORTEST_RTT_S);
     let segments = totals.payload_bytes as f64 / f64::from(totals.mss_bytes.max(1));
     let doublings = (segments / INITIAL_SEGMENTS).max(1.0).log2() + 1.0;
     let active_s = totals.limited_s.iter().sum::<f64>() * (1.0 - own_share(totals));

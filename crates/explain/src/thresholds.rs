@@ -1,5 +1,4 @@
-//! The single table of thresholds and weights for judging losses and time. Each has its reason and, as its last
-//! word, its origin:
+//! The single table of thresholds and weights for judging losses and time. Each has its reason and its origin:
 //!
 //! *Physics* and *chance* follow from the given facts; *train* was chosen on random pairs and transfers of
 //! the training split of `whydrop-simulate` (and, if stated, on half of the published laboratory captures),
@@ -169,6 +168,8 @@ pub const HOLES_CHANCE_NATS: f64 = 1.5;
 
 /// Nanoseconds of a second. Physics.
 pub const NS_PER_S: f64 = 1e9;
+/// No round trip is shorter, seconds: kernels take a microsecond to stamp a packet. Physics.
+pub const SHORTEST_RTT_S: f64 = 1e-6;
 /// Times are divided by at least the tick of captures, seconds. Physics.
 pub const SHORTEST_TIME_S: f64 = 1e-9;
 /// Headers of TCP with timestamps over IPv4: 20 + 20 + 12. Physics.
@@ -179,9 +180,11 @@ pub const SHORTEST_SPAN_S: f64 = 1e-5;
 /// A link that is busy for this share of the time sets the goodput: other causes cost a tenth of it at most.
 /// Physics.
 pub const FULL_LINK_SHARE: f64 = 0.9;
-/// A queue is relevant if it delays by a tenth of the round trip and by a millisecond, seconds. Train.
+/// Share of the time without data in flight that is stated. Train.
+pub const STATED_IDLE_SHARE: f64 = 0.01;
+/// A queue is relevant if it delays by this share of the round trip. Train.
 pub const QUEUE_RTT_SHARE: f64 = 0.1;
-/// ... the latter. Train.
+/// ... and by this time, seconds. Train.
 pub const SHORTEST_QUEUE_S: f64 = 1e-3;
 /// A capture with less than this share of the round trip behind it is at the receiver: no queue there is
 /// relevant. Physics.
@@ -206,10 +209,10 @@ pub const REPEATED_CONFIDENCE: f64 = 0.97;
 pub const HOLES_CONFIDENCE: f64 = 0.6;
 /// With fewer data packets, only the amount of data to send is a limit: five initial windows. Physics.
 pub const FEWEST_PACKETS: u64 = 50;
-/// Log-odds that a cause with all of the time is correct, and the decrease for each e-fold less of the time,
-/// nats. Fitted on transfers of the training split (`bench/calibrate.py`).
+/// Log-odds that a cause with all of the time is correct, nats. Fitted on transfers of the training split
+/// (`bench/calibrate.py`).
 pub const ACCOUNT_NATS: f64 = 3.3;
-/// ... the latter. Fitted likewise.
+/// ... and their decrease for each e-fold less of the time, nats. Fitted likewise.
 pub const SHARE_NATS: f64 = 1.5;
 /// How much more likely a cause is that packets show directly: late answers, marks, overtaking. Fitted
 /// likewise.
@@ -330,10 +333,11 @@ pub const LONGER_BY_CHANCE: f64 = -4.6;
 pub const DELAY_RELATED: f64 = 0.3;
 /// A larger packet is a super-segment, unless most packets are as large, bytes. Physics.
 pub const ETHERNET_BYTES: f64 = 1_500.0;
-/// A limit derived from losses includes the packet that is not admitted and half of the one in service, of which
-/// most queues count a part. Physics.
+/// A limit derived from losses is too large by up to a packet, typically by this share of one: it includes the packet
+/// that is not admitted. Train.
 pub const NOT_ADMITTED_PACKETS: f64 = 0.75;
-/// Captures that lack more than the rest of this share of the packets do not show how many were queued. Physics.
+/// Share of the packets that captures are taken to have at least: with fewer they do not show how many were queued.
+/// Physics.
 pub const LEAST_CAPTURED_SHARE: f64 = 0.1;
 
 // Captures that lack packets
@@ -344,8 +348,6 @@ pub const CAPTURE_LOSS_SHARE: f64 = 1e-3;
 /// Share of missing data from which neither waits nor losses of the rest can be judged: every second packet,
 /// every tenth, or the result of a display filter. Physics.
 pub const MUCH_MISSED_SHARE: f64 = 0.4;
-/// Share of the time without data in flight that is stated. Train.
-pub const STATED_IDLE_SHARE: f64 = 0.01;
 
 // Confidences
 

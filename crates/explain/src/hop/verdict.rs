@@ -108,7 +108,7 @@ fn winner(cause: Cause, hop: &Hop, value: &impl Fn(&str) -> Option<f64>) -> Opti
         Cause::Policer if hop.behind_queue.is_some() && hop.departures.is_some() => None,
         // packets that it drops have entered the queue before
         Cause::ShallowQueue if hop.thinning.is_some() => None,
-        // other packets than the lost ones, by chance
+        // a replay would drop other packets, by chance
         Cause::RandomLoss => None,
         Cause::ShallowQueue | Cause::DeepQueue => {
             // with unseen packets in the queue, a replay of the captured ones means nothing
