@@ -122,3 +122,11 @@ def test_what_vanished_outside_of_two_captures_was_not_lost_between_them() -> No
     for flow in made["pair"]["flows"]:
         flow["lost"] = 0
     assert not any("packets of its flows were lost" in one for one in absurdities(made))
+
+
+def test_only_what_receivers_of_rtp_report_as_lost_may_be_negative() -> None:
+    made = document()
+    made["datagrams"] = {"flows": [{"rtp": [{"lost": 0, "reported": {"lost": -6}}]}]}
+    assert absurdities(made) == []
+    made["datagrams"]["flows"][0]["rtp"][0]["lost"] = -6
+    assert absurdities(made) == ["document.datagrams.flows[0].rtp[0].lost: -6 is negative"]

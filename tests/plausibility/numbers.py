@@ -8,6 +8,8 @@ from typing import Any
 
 # What has a sign: differences of clocks and of counters, and likelihoods.
 _SIGNED = ("clock_", "offset_s", "drift_ppm", "ttl_hops", "_nats")
+# ... what a receiver of RTP expected less what came, below zero with duplicates (RFC 3550, section 6.4.1) ...
+_SIGNED_FIELDS = (".reported.lost",)
 # ... and instants, which may be before 1970.
 _INSTANTS = {"first", "last", "start", "end", "from", "until", "spans", "start_s", "end_s"}
 _SHARES = ("share", "_share", "confidence", "explained", "loss_probability", "limited_share")
@@ -36,7 +38,11 @@ def _odd(value: float, where: str, name: str) -> Iterator[str]:
         yield f"{where}: {value} is no number"
     elif abs(value) > (_FASTEST_BPS if name.endswith("_bps") else _MOST):
         yield f"{where}: {value:g} is larger than anything measured"
-    elif value < 0 and name not in _INSTANTS and not any(part in name for part in _SIGNED):
+    elif value < 0 and not _has_sign(where, name):
         yield f"{where}: {value:g} is negative"
     elif any(name == share or name.endswith("_share") for share in _SHARES) and value > 1:
         yield f"{where}: a share of {value:g}"
+
+
+def _has_sign(where: str, name: str) -> bool:
+    return name in _INSTANTS or any(part in name for part in _SIGNED) or where.endswith(_SIGNED_FIELDS)
