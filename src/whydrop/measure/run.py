@@ -226,10 +226,12 @@ class _Run:
             with signals.allowed():
                 self.cancellation.wait(_FLUSH_EVERY_S)
             elapsed_s = (time.monotonic_ns() - start_ns) / 1e9
-            self.tick(elapsed_s, last_s, self._take())
+            rows = self._take()
+            # Written first: what is shown as measured is not lost by a crash right after.
             if not self.writer.flush() and self.writer.message not in self.warnings:
                 self.warnings.append(self.writer.message or "the recording cannot be written")
                 self.say(self.warnings[-1])
+            self.tick(elapsed_s, last_s, rows)
             if self.problem is not None or self.cancellation.cancelled:
                 return
             if self.engine.done() and all(runner.done() for runner in self.runners.values()):
