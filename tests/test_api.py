@@ -22,7 +22,7 @@ DOCUMENTED = (
     "whydrop.api.explaining",
     "whydrop.api.measuring",
     "whydrop.api.recordings",
-    "whydrop.show.printable",
+    "whydrop.text.printable",
     "whydrop.explaining.matching",
     "whydrop.explaining.selection",
     "whydrop.show.charts.scene",

@@ -12,6 +12,7 @@ from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
 from whydrop.errors import Error
+from whydrop.text import csv
 
 EXAMPLES = """
 \b
@@ -60,4 +61,4 @@ def command(
 def _csv(rows: list[dict[str, Any]]) -> str:
     import polars as pl
 
-    return pl.DataFrame(rows, infer_schema_length=None).write_csv() if rows else ""
+    return csv.text(pl.DataFrame(rows, infer_schema_length=None))

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from whydrop.show.printable import printable as printable
+from whydrop.text.printable import printable as printable
 
 # Type checkers know this name; importing collections.abc would take longer than ``direct`` takes to start.
 TYPE_CHECKING = False

@@ -12,6 +12,7 @@ import whydrop
 from whydrop.cli import ending, options
 from whydrop.cli.command import Command
 from whydrop.errors import Error
+from whydrop.text import csv
 
 if TYPE_CHECKING:
     from whydrop.api.recordings import Statistics
@@ -67,7 +68,7 @@ def _csv(found: Statistics) -> str:
 
     metrics = found.metrics.select("recording", "units", "note", series="metric", mean="value")
     empty = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.Null))
-    return pl.concat([empty, metrics, found.series], how="diagonal_relaxed").select(COLUMNS).write_csv()
+    return csv.text(pl.concat([empty, metrics, found.series], how="diagonal_relaxed").select(COLUMNS))
 
 
 def document(found: Statistics, *, whole: bool) -> Document:

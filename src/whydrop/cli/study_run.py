@@ -15,6 +15,7 @@ import whydrop
 from whydrop.cli import ending, progress
 from whydrop.recording.document import plain
 from whydrop.runtime import cancelling
+from whydrop.text import csv
 
 if TYPE_CHECKING:
     import polars as pl
@@ -352,7 +353,7 @@ def _write_tests(results: study.Results, given: dict[str, Any], kind: str) -> No
 def _content(frame: pl.DataFrame, kind: str) -> bytes:
     match kind:
         case "csv":
-            return frame.write_csv().encode()
+            return csv.text(frame).encode()
         case "json":
             return json.dumps(plain(frame.to_dicts()), ensure_ascii=False).encode() + b"\n"
         case _:

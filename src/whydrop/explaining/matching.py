@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from whydrop import _core
 from whydrop.explaining.explained import Analysis, crossings_labelled
 from whydrop.explaining.pair import Pair
+from whydrop.text import csv
 
 if TYPE_CHECKING:
     import polars
@@ -111,7 +112,7 @@ class Matching:
         if suffix == ".parquet":
             frame.write_parquet(stream, metadata={"whydrop_pair": json.dumps(self.document)})
         elif suffix == ".csv":
-            frame.write_csv(stream)
+            csv.safe(frame).write_csv(stream)
         else:
             frame.write_ipc(stream, compression="zstd")
 

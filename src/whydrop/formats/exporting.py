@@ -8,6 +8,7 @@ from typing import Any
 
 from whydrop.recording import document
 from whydrop.recording.recording import Recording
+from whydrop.text import csv
 
 SCHEMA = 1  # of a recording as JSON
 
@@ -28,7 +29,7 @@ def content(recording: Recording, to: str, *, raw: bool = False) -> bytes:
         return flent.exported(recording)
     if to == "csv":
         # As Flent's: a line a step, ``time_s`` since the start, and a column for each series, empty in gaps.
-        return recording.grid().write_csv().encode()
+        return csv.text(recording.grid()).encode()
     if to == "json":
         found = _as_json(recording)
         return json.dumps(found, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
@@ -87,7 +88,7 @@ def _raw_csv(recording: Recording) -> bytes:
     ]
     if not frames:
         return b"series,units,time_ns,value\n"
-    return pl.concat(frames).write_csv().encode()
+    return csv.text(pl.concat(frames)).encode()
 
 
 def _as_json(recording: Recording) -> dict[str, Any]:

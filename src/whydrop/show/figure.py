@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from whydrop.errors import Error
-from whydrop.show.printable import printable as visible
 from whydrop.show.theme import Style
 from whydrop.text import quantities
 from whydrop.text.phrases import listed
+from whydrop.text.printable import printable as visible
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,6 +10,7 @@ import polars as pl
 
 from whydrop.show import ticks
 from whydrop.show.figure import Axis, Figure, Layer, Panel
+from whydrop.text import csv
 
 
 def frame(figure: Figure) -> pl.DataFrame:
@@ -39,8 +40,7 @@ def frame(figure: Figure) -> pl.DataFrame:
 
 def csv_text(figure: Figure) -> str:
     """The rows of :func:`frame` as CSV."""
-    found = frame(figure)
-    return found.write_csv() if found.width else ""
+    return csv.text(frame(figure))
 
 
 def json_text(figure: Figure) -> str:

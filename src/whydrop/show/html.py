@@ -26,8 +26,8 @@ from whydrop.show.document import (
     plain,
 )
 from whydrop.show.figure import Figure
-from whydrop.show.printable import one_line
 from whydrop.text import quantities
+from whydrop.text.printable import one_line
 
 SCRIPTS = ("report.js",)
 _SHEETS = ("report.css",)

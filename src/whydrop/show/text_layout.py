@@ -25,8 +25,8 @@ from whydrop.show.document import (
     Text,
     plain,
 )
-from whydrop.show.printable import one_line
 from whydrop.text import quantities
+from whydrop.text.printable import one_line
 
 _INDENT, _BULLET, _GAP = 2, "• ", 2
 # A label longer than this, or than a third of the width, stands above its text.

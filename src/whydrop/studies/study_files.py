@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.runtime import durable
+from whydrop.text import csv
 
 if TYPE_CHECKING:
     from whydrop.show.figure import Figure
@@ -225,7 +226,7 @@ def _steps(contents: Contents, formats: Collection[str]) -> Iterator[Step]:
 
 
 def _table(frame: pl.DataFrame, kind: str) -> Callable[[Path], object]:
-    return frame.write_parquet if kind == "parquet" else frame.write_csv
+    return frame.write_parquet if kind == "parquet" else csv.safe(frame).write_csv
 
 
 def _picture(figure: Figure, kind: str) -> Callable[[Path], object]:

@@ -13,7 +13,7 @@ from whydrop.explaining.explained import Explained
 from whydrop.explaining.pair import Pair, Transit
 from whydrop.show.charts.scene import Scene
 from whydrop.show.figure import NothingToDraw
-from whydrop.show.printable import printable
+from whydrop.text.printable import printable
 
 Direction = Literal["1-to-2", "2-to-1"]
 DIRECTIONS: tuple[Direction, ...] = ("1-to-2", "2-to-1")

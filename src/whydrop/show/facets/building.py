@@ -16,7 +16,7 @@ from whydrop.show.facets.schema import Group as Fixed
 from whydrop.show.figure import Counts, Ends, Figure, Layer, Panel
 from whydrop.show.labels import natural
 from whydrop.show.layout import below_each_other
-from whydrop.show.printable import printable
+from whydrop.text.printable import printable
 
 # The band below a logarithmic axis in which zeros stand, as a share of the axis.
 # Each group has a lane of its own in it, or zeros could not be attributed to a group.

@@ -16,12 +16,12 @@ from whydrop.show import labels
 from whydrop.show.facets import building, tables
 from whydrop.show.facets.schema import FacetSpec, read
 from whydrop.show.figure import Counts, Layer
-from whydrop.show.printable import printable
 from whydrop.show.theme import INK, PAPER, Style
 from whydrop.studies.discards import results as contract
 from whydrop.studies.discards.bins import ALL, DIRECTIONS
 from whydrop.studies.discards.sentences import p_equals
 from whydrop.text import quantities
+from whydrop.text.printable import printable
 
 if TYPE_CHECKING:
     import altair as alt
