@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line; the process ends with the documented exit status (0, 1 or 2; 130 after Ctrl-C)."""
     try:
         sys.exit(_run(sys.argv[1:]))
-    except KeyboardInterrupt as reason:
+    except (KeyboardInterrupt, OSError) as reason:
         from whydrop.cli import ending
 
         sys.exit(ending.status(reason))

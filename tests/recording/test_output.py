@@ -49,7 +49,9 @@ def test_a_comparison_is_printed_where_the_locale_knows_ascii_only(marked: Path,
     assert "Goodput" in done.stdout
 
 
-@pytest.mark.parametrize("command", [["tests"], ["show", "a"], ["stats", "a"], ["metadata", "a"]])
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["tests"], ["show", "a"], ["stats", "a"], ["metadata", "a"]]
+)
 def test_a_full_disk_behind_standard_output_ends_in_one_line(command: list[str], tmp_path: Path) -> None:
     recordings.rrul(tmp_path / "a")
     with Path("/dev/full").open("wb") as full:
