@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -95,3 +96,46 @@ def test_what_is_left_of_a_group_is_shown_with_its_user_and_without_secrets(monk
 
 def test_a_user_without_a_name_has_a_number() -> None:
     assert process_groups._name(3_999_999_999) == "user 3999999999"
+
+
+_STARTS_AND_WAITS = """
+import subprocess, sys, time
+from whydrop.runtime import guarding, process_groups
+for script in sys.argv[1:]:
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+    guarding.guard(process.pid)
+    print(process.stdout.readline().decode().strip(), flush=True)
+    if script.endswith("exit"):
+        process.wait()
+        guarding.forget(process.pid)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_programs_end_with_who_started_them_however_it_dies_and_what_was_forgotten_runs_on(number: int) -> None:
+    scripts = [
+        "sleep 1000 & echo $!; wait",  # a child of what was started
+        "trap '' TERM; echo $$; while true; do sleep 1; done",  # ends when it is killed, not when it is asked to
+        "sleep 1000 >/dev/null & echo $!; exit",
+    ]
+    process = subprocess.Popen([sys.executable, "-c", _STARTS_AND_WAITS, *scripts], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child, stubborn, forgotten = (int(process.stdout.readline()) for _ in scripts)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    process.wait()
+    try:
+        wait_until(lambda: not runs(child) and not runs(stubborn), "the end of what was started")
+        assert runs(forgotten)
+    finally:
+        os.kill(forgotten, signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    """True if a process runs; one that has ended and is not yet reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -25,7 +25,7 @@ from whydrop.act.planning import Bottleneck
 from whydrop.explaining import completing
 from whydrop.explaining.recordings import document as explained
 from whydrop.recording.recording import Recording
-from whydrop.runtime import process_groups
+from whydrop.runtime import guarding, process_groups
 from whydrop.text import quantities
 
 # A queue of this host in which packets wait for this share of the delay is where the delay is.
@@ -214,6 +214,7 @@ def _captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+    guarding.guard(process.pid)
     try:
         until = time.monotonic() + _STARTS_WITHIN_S
         while not file.exists() and not process_groups.has_ended(process.pid) and time.monotonic() < until:
@@ -223,6 +224,7 @@ def _captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
         process_groups.signal_group(process.pid, signal.SIGTERM)
         process_groups.end(process.pid, _ENDS_WITHIN_S)
         _, said = process.communicate()
+        guarding.forget(process.pid)
         if not file.exists() or file.stat().st_size == 0:
             lines = said.decode(errors="replace").strip().splitlines()
             problems.append(f"no capture: tcpdump printed: {lines[-1] if lines else 'nothing'}")

@@ -112,7 +112,7 @@ def kill(leader: int) -> list[Left]:
 
 def living(leader: int) -> list[int]:
     """The processes of a group that have not ended; none where the leader was reaped."""
-    return list(_members(leader)) if _is_ours(leader) else []
+    return members(leader) if _is_ours(leader) else []
 
 
 def _is_ours(leader: int) -> bool:
@@ -122,6 +122,11 @@ def _is_ours(leader: int) -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def members(group: int) -> list[int]:
+    """The processes that have this group and have not ended."""
+    return list(_members(group))
 
 
 def _members(group: int) -> Iterator[int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from whydrop.measure.batch.expanding import BatchCommand
-from whydrop.runtime import process_groups
+from whydrop.runtime import guarding, process_groups
 from whydrop.runtime.cancelling import Deferred
 from whydrop.runtime.process_groups import Left
 from whydrop.text.quantities import duration
@@ -107,6 +107,8 @@ class Started:
                 )
             except (OSError, ValueError) as reason:
                 self.failure = str(reason)
+            else:
+                guarding.guard(self._process.pid)
 
     def __enter__(self) -> Started:
         return self
@@ -145,6 +147,8 @@ class Started:
     def _done(self, *, timed_out: bool = False, killed: bool = False) -> Done:
         # Reaps it, if it has ended: from here on its number may be another's.
         status = None if self._process is None else self._process.poll()
+        if self._process is not None and status is not None:
+            guarding.forget(self._process.pid)
         said = self.failure or _last_line(self.output)
         return Done(self.command, status, timed_out, self.output, said, killed, self._left)
 

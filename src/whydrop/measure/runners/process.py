@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import selectors
@@ -16,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whydrop.measure.runners.parsing.base import Parser
-from whydrop.runtime import process_groups
+from whydrop.runtime import guarding, process_groups
 from whydrop.runtime.process_groups import Left
 
 # Rows that wait to be drained; the program waits when there are more.
@@ -179,7 +178,6 @@ class Process:
             deadline_ns: when it must have ended by itself; it is a problem if not.
             over_ns: when to end it, for programs that do not know when to.
         """
-        words = [*_with_its_parent(), *self.command]
         delay_s = (at_ns - time.monotonic_ns()) / 1e9
         if delay_s > 0:
             self._stopping.wait(delay_s)
@@ -190,7 +188,7 @@ class Process:
             return self.end
         try:
             process = subprocess.Popen(
-                words,
+                self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -201,6 +199,7 @@ class Process:
             self.end.problem = f"{self.command[0]} could not be started: {getattr(reason, 'strerror', None) or reason}"
             return self.end
         self.end.started_ns = time.monotonic_ns()
+        guarding.guard(process.pid)
         try:
             self._read_all(process, _Times(deadline_ns, over_ns))
         finally:
@@ -280,19 +279,8 @@ class Process:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = self.end.status = os.waitstatus_to_exitcode(status)
+            guarding.forget(process.pid)
             self.end.cpu_s = round(usage.ru_utime + usage.ru_stime, 6)
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-@functools.cache
-def _with_its_parent() -> list[str]:
-    """The command that makes the kernel end the program when this one is killed: it would still load the path."""
-    words = ["setpriv", "--pdeathsig", "KILL", "--"]
-    try:
-        # other makes of it (BusyBox's) do not know how
-        works = subprocess.run([*words, "true"], capture_output=True, timeout=5, check=False).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return words if works else []
