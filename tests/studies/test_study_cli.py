@@ -352,7 +352,7 @@ def test_each_signal_ends_the_study_with_its_status_and_leaves_no_spill_folder(
     spilled: list[Path] = []
 
     def comes(*_: object) -> None:
-        spilled.extend(tmp_path.glob("whydrop-spill-*"))
+        spilled.extend(tmp_path.glob("whydrop-temporary-*"))
         # What the system does by itself would end the tests.
         assert callable(signal.getsignal(number))
         signal.raise_signal(number)
@@ -367,7 +367,7 @@ def test_each_signal_ends_the_study_with_its_status_and_leaves_no_spill_folder(
             signal.signal(one, handler)
     assert found.exit_code == 128 + number, found.output
     assert len(spilled) == 1
-    assert not list(tmp_path.glob("whydrop-spill-*"))
+    assert not list(tmp_path.glob("whydrop-temporary-*"))
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import PathLike
@@ -311,10 +310,11 @@ def _meter(
     from whydrop.act.existing import ConnectionsMeter
     from whydrop.act.meter import Meter
     from whydrop.api.measuring import far_hosts
+    from whydrop.runtime.temporary_folders import TemporaryFolder
 
     (far,) = far_hosts([host], port, secret)
     with ExitStack() as opened:
-        folder = Path(output or opened.enter_context(tempfile.TemporaryDirectory(prefix="whydrop-")))
+        folder = Path(output or opened.enter_context(TemporaryFolder()))
         folder.mkdir(parents=True, exist_ok=True)
         if connections and far_end != "responder":
             raise far_ends.FarEndError(f"--connections sends nothing: leave out --far-end {far_end}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from whydrop.measure.runners.parsing.nuttcp import NuttcpParser
 from whydrop.measure.runners.process import End
 from whydrop.measure.runners.program import ProgramRunner
 from whydrop.measure.runners.registry import bracketed
+from whydrop.runtime.temporary_folders import TemporaryFolder
 
 # ICMP echo: an answer that took longer is late; a queue of seconds is found where it matters.
 _PING_TIMEOUT_S = 5.0
@@ -256,14 +256,14 @@ class IrttRunner(ProgramRunner):
     grace_s = 30.0
 
     def __init__(self, flow: PlannedFlow, number: int) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: TemporaryFolder | None = None
         super().__init__(flow, number)
 
     def command(self) -> list[str]:
         """Its client; it prints each answer as it comes, and writes the JSON into a file of ours."""
         flow = self.flow
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="whydrop-irtt-", ignore_cleanup_errors=True)
+            self._folder = TemporaryFolder()
         return given(
             ("irtt client -i {}ns", ns(flow.interval_s)),
             ("-d {}ns", ns(self._duration_s())),
@@ -305,7 +305,7 @@ class IrttRunner(ProgramRunner):
             self._document.failure = f"irtt's result could not be read: {reason}"
         finally:
             if self._folder is not None:
-                self._folder.cleanup()
+                self._folder.remove()
 
     def secrets(self) -> Sequence[str]:
         """The key: it stands in the command line, since irtt takes it nowhere else."""
@@ -323,7 +323,7 @@ class IrttRunner(ProgramRunner):
 
     def _result(self) -> Path:
         assert self._folder is not None
-        return Path(self._folder.name) / "result.json"
+        return self._folder.path / "result.json"
 
     def _duration_s(self) -> float:
         return _IRTT_FOREVER_S if self.flow.duration_s is None else self.flow.duration_s

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whydrop.runtime import long_calls
+from whydrop.runtime.temporary_folders import TemporaryFolder
 from whydrop.store import parts, snapshot
 from whydrop.store.engines.base import SQL_TYPES, BackendError, ibis_schema, one_line
-from whydrop.store.engines.spilling import SpillFolder
 from whydrop.store.engines.views import FilesBackend, errors_of_stores
 from whydrop.store.errors import StoreError
 
@@ -42,7 +42,7 @@ class DuckDB(FilesBackend):
         import duckdb
 
         super().__init__(location)
-        self._spill = SpillFolder()
+        self._spill = TemporaryFolder()
         self._datasets: dict[str, Any] = {}  # of views that pyarrow reads
         self._running: list[Any] = []  # cursors, each with one query
         settings: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The folder into which an engine spills what does not fit into memory: never left for good, however a program ends."""
+"""Folders for what is temporary: never left for good, however a program ends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
-PREFIX = "whydrop-spill-"
+PREFIX = "whydrop-temporary-"
 
 
-class SpillFolder:
-    """A folder of its own, below that for temporary files.
+class TemporaryFolder:
+    """A folder of its own, below that for temporary files; removed at the end of ``with``, or of this process.
 
     Who has it holds its lock, which the kernel lets go of when that process dies, however it does. So what others have
     left is known, and removed by the next one.
@@ -23,18 +24,24 @@ class SpillFolder:
         _remove_left()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-            self._lock = _locked(self.path, wait=True)
+            self.remove = weakref.finalize(self, _remove, self.path, _locked(self.path, wait=True))
             if self.path.is_dir():
                 return
             # Another has taken it for one that was left, before it was locked.
             self.remove()
 
-    def remove(self) -> None:
-        """Remove it with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def _remove(path: Path, lock: int | None) -> None:
+    """Remove a folder of this process with all that is in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
 
 
 def _remove_left() -> None:
