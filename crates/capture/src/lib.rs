@@ -27,6 +27,8 @@
 //!
 //! Memory does not grow with the file: one buffer, one table of recent packets.
 
+#![forbid(unsafe_code)]
+
 mod bytes;
 mod capture;
 mod checksum;

@@ -25,6 +25,8 @@
 //! shares, unless the packets support another division (see `anchor`); [`ClockFit::offset_bounds_ns`] gives
 //! the possible error.
 
+#![forbid(unsafe_code)]
+
 mod anchor;
 mod envelope;
 mod impossible;

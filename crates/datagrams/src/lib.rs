@@ -19,6 +19,8 @@
 //!
 //! Of all other flows only the size is known. The tables are bounded, whatever a capture contains.
 
+#![forbid(unsafe_code)]
+
 mod dns;
 mod echo;
 mod exchange;

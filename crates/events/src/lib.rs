@@ -6,6 +6,8 @@
 //! has changed. [`attribution`] names the cause, [`totals`] counts, and the [`monitor`] collects rows in bounded
 //! memory.
 
+#![forbid(unsafe_code)]
+
 pub mod attribution;
 pub mod filter;
 pub mod layout;

@@ -28,6 +28,8 @@
 //! | `untimed` | what is left to say if the timestamps show no time |
 //! | `assemble`, `tabulate` | the [`document`] and the [`tables`] |
 
+#![forbid(unsafe_code)]
+
 mod assemble;
 mod beside;
 pub mod bursts;

@@ -11,6 +11,8 @@
 //! | `segment` | segments between the hosts |
 //! | `host` | identification and timestamps of their headers |
 
+#![forbid(unsafe_code)]
+
 mod control;
 mod host;
 mod receiver;

@@ -20,6 +20,8 @@
 //!
 //! [`whydrop_clock`] finds offset, drift and steps between the two captures' clocks.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod finish;
 pub mod flow;

@@ -28,6 +28,8 @@
 //!
 //! The truth contains the limiter of each moment of a connection: [`limiter`]; `docs/simulator.md` has the definitions.
 
+#![forbid(unsafe_code)]
+
 mod calendar;
 mod capture;
 mod connection;

@@ -8,6 +8,8 @@
 //! what it carried, whether it arrived ([`Fate`]), and what made a retransmission necessary or spurious ([`Kind`]).
 //! This crate contains no path models or causes.
 
+#![forbid(unsafe_code)]
+
 mod abandoned;
 mod account;
 mod clocked_waits;

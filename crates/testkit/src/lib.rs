@@ -3,6 +3,8 @@
 //! Nothing here reads: what reads is tested against it. Fields have the values that most tests do not vary, and may
 //! contradict each other, as a hostile capture's do.
 
+#![forbid(unsafe_code)]
+
 mod files;
 mod packets;
 

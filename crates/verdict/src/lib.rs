@@ -4,6 +4,8 @@
 //! lets the causes compete and combines the findings of several producers. This crate depends on no captures,
 //! no TCP and no models of a path, and writes no prose: Python turns codes and numbers into sentences.
 
+#![forbid(unsafe_code)]
+
 mod cause;
 mod finding;
 mod reduce;
