@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whydrop.recording.statistics.medians import median
-from whydrop.recording.statistics.mixed import reml
+from whydrop.studies.queues.mixed import reml
 
 # Strength of chemical paste: ten deliveries, three casks of each, two tests of each cask. O. L. Davies and P. L.
 # Goldsmith, "Statistical Methods in Research and Production" (1972); data set Pastes of lme4.

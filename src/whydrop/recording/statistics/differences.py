@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whydrop.recording.statistics import resampling
+from whydrop.recording.statistics.distributions import NORMAL, mann_whitney, student_quantile, student_tail
 
 Values = NDArray[np.float64]
 
@@ -202,24 +203,20 @@ def hodges_lehmann(first: Values, second: Values) -> Difference:
 
     J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Stat. 34 (1963).
     """
-    from scipy import stats
-
     pairs = np.sort((second[:, None] - first[None, :]).ravel())
     n, m = len(first), len(second)
-    p = float(stats.mannwhitneyu(second, first, alternative="two-sided").pvalue)
+    p = mann_whitney(first, second)
     spread = math.sqrt(n * m * (n + m + 1) / 12)
     # The normal approximation of the rank of the interval's ends, rounded outwards.
-    rank = max(0, math.floor(n * m / 2 - stats.norm.ppf((1 + CONFIDENCE) / 2) * spread))
+    rank = max(0, math.floor(n * m / 2 - NORMAL.inv_cdf((1 + CONFIDENCE) / 2) * spread))
     low, high = float(pairs[rank]), float(pairs[-1 - rank])
     method = "whole runs as units, median of differences (Hodges–Lehmann)"
     return Difference(float(np.median(pairs)), low, high, p, method)
 
 
 def _by_student(value: float, error: float, freedom: float, method: str) -> Difference:
-    from scipy import stats
-
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    p = 2 * float(stats.t.sf(abs(value) / error, freedom))
+    half = student_quantile((1 + CONFIDENCE) / 2, freedom) * error
+    p = 2 * student_tail(abs(value) / error, freedom)
     return Difference(value, value - half, value + half, p, method)
 
 

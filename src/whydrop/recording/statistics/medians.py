@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whydrop.recording.statistics.distributions import binomial_cdf, student_quantile
+
 Values = NDArray[np.float64]
 
 CONFIDENCE = 0.95
@@ -96,18 +98,14 @@ def median(
 
 def _student(values: Values) -> tuple[float, float]:
     """The ends of Student's interval about the mean."""
-    from scipy import special
-
     mean, spread = float(values.mean()), float(values.std(ddof=1))
-    half = float(special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(len(values))
+    half = student_quantile((1 + CONFIDENCE) / 2, len(values) - 1) * spread / math.sqrt(len(values))
     return mean - half, mean + half
 
 
 def _rank(count: int) -> int:
     """How many of the smallest values lie below the interval: the chance of more than that is at most 2.5 %."""
-    from scipy import special
-
     rank = 0
-    while special.bdtr(rank + 1, count, 0.5) <= (1 - CONFIDENCE) / 2:
+    while binomial_cdf(rank + 1, count, 0.5) <= (1 - CONFIDENCE) / 2:
         rank += 1
     return rank

@@ -12,6 +12,7 @@ import polars as pl
 
 from whydrop.recording import derived
 from whydrop.recording.metrics.reducing import reduce
+from whydrop.recording.statistics.distributions import NORMAL
 from whydrop.show import labels
 from whydrop.show.figure import Counts, Layer, Panel
 from whydrop.show.plots import axes, combining
@@ -214,10 +215,9 @@ def _quantiles(spec: PanelSpec, sources: Sequence[Source], options: PlotOptions)
     reference = _sorted(first)
     traces: list[Layer] = []
     if len(items) == 1:
-        from scipy import stats
-
         n = len(reference)
-        expected = stats.norm.ppf((np.arange(n) + 0.5) / n, reference.mean(), reference.std() or 1.0)
+        normal = np.array([NORMAL.inv_cdf((place + 0.5) / n) for place in range(n)])
+        expected = reference.mean() + normal * (reference.std() or 1.0)
         traces.append(_against(first, expected, reference, 0))
         x_title = "Normal distribution of the same mean and deviation"
         traces[0] = replace(traces[0], name="")

@@ -21,11 +21,11 @@ import numpy as np
 import polars as pl
 
 from whydrop.recording.statistics.differences import GROUP_FROM, Difference, holm
-from whydrop.recording.statistics.mixed import Mixed, reml
 from whydrop.studies.queues.cells import line_key
 from whydrop.studies.queues.differences import SIGNIFICANCE, by_queue, exp, paired
 from whydrop.studies.queues.families import sort_key
 from whydrop.studies.queues.measures import MEASURES
+from whydrop.studies.queues.mixed import Mixed, reml
 
 if TYPE_CHECKING:
     from whydrop.studies.queues.parameters import Parameters

@@ -16,6 +16,7 @@ from whydrop.explaining.recordings.measures.spans import Spans
 from whydrop.explaining.recordings.thresholds import FEWEST_SAMPLES, HIGH_QUANTILE, LOW_QUANTILE
 from whydrop.recording.statistics import resampling
 from whydrop.recording.statistics.differences import Estimate, mean, resampled
+from whydrop.recording.statistics.distributions import student_quantile
 
 # A stream with samples in less of the load than this fell silent, and is no measure of it (as in statistics.metrics).
 _COVERED = 0.5
@@ -48,10 +49,7 @@ class Shift:
 
     @property
     def _half(self) -> float:
-        # Of scipy.stats this would be the same, after a second of importing it.
-        from scipy.special import stdtrit
-
-        return float(stdtrit(max(1.0, self.freedom), 0.975)) * self.error
+        return student_quantile(0.975, max(1.0, self.freedom)) * self.error
 
 
 @dataclass(frozen=True)

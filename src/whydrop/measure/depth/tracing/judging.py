@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from whydrop.measure.depth.tracing.place import Evidence, Finding, Hop, Place
+from whydrop.recording.statistics.distributions import binomial_cdf, fisher_greater
 
 # By chance alone, a hop is found to be behind the queue less often than this, and ahead of it less often than that.
 _CHANCE_BEHIND = 0.0005
@@ -111,8 +112,6 @@ def _is_delayed(hop: Hop, expected: Expected) -> bool | None:
 
 def by_loss(hop: Hop, expected: float) -> Finding:
     """The side of the queue on which a hop is, by its lost answers."""
-    from scipy.stats import binom, fisher_exact
-
     lost, sent = hop.lost_in_bursts, len(hop.in_bursts_s)
     lost_alone, sent_alone = hop.lost_alone, len(hop.alone_s)
     if not sent or not sent_alone or lost_alone == sent_alone:
@@ -120,9 +119,8 @@ def by_loss(hop: Hop, expected: float) -> Finding:
     answered_alone = 1 - lost_alone / sent_alone
     # A packet behind the queue is answered if it passes, and if the router answers.
     least = 1 - (1 - _OF_LOSS * expected) * answered_alone
-    is_fewer = binom.cdf(lost, sent, least) < _CHANCE_AHEAD
-    table = [[lost, sent - lost], [lost_alone, sent_alone - lost_alone]]
-    if fisher_exact(table, alternative="greater").pvalue < _CHANCE_BEHIND:
+    is_fewer = binomial_cdf(lost, sent, least) < _CHANCE_AHEAD
+    if fisher_greater((lost, sent - lost), (lost_alone, sent_alone - lost_alone)) < _CHANCE_BEHIND:
         return "unclear" if is_fewer else "behind"
     return "ahead" if is_fewer and not _is_limited(hop) else "unclear"
 
@@ -144,10 +142,8 @@ def by_delay(hop: Hop, expected_s: float | None) -> Finding:
 
 def _rank_of_median_bound(samples: int) -> int:
     """The rank, from 0, of a sample that is below the median but for a small chance."""
-    from scipy.stats import binom
-
     rank = 0
-    while binom.cdf(rank + 1, samples, 0.5) < _CHANCE_AHEAD:
+    while binomial_cdf(rank + 1, samples, 0.5) < _CHANCE_AHEAD:
         rank += 1
     return rank
 
