@@ -10,21 +10,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from whydrop.recording import tables
+from whydrop.recording import ipc_messages, tables
 from whydrop.recording.errors import RecordingError
 from whydrop.runtime import durable
 from whydrop.text.quantities import plural
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FOLDER_NAME = "journal"
 LOCK_NAME = "writing.lock"
@@ -33,8 +29,8 @@ LOCK_NAME = "writing.lock"
 # more than this, they are merged into one.
 _LEAST_MERGED_BYTES = 1 << 20
 
-# Each message begins with four bytes 0xFF and the length of its description, less than 1 MB.
-_MARKER = re.compile(rb"\xff{4}..[\x00-\x0f]\x00", re.DOTALL)
+# The key of a Parquet file's metadata that has the number of rows, and of nulls in each column.
+_NULLS = "whydrop_nulls"
 
 
 def path_of(folder: Path, table: str) -> Path:
@@ -139,57 +135,46 @@ class _Encoder:
     """Record batches as bytes; the first one of a stream comes after ``header``."""
 
     def __init__(self, table: str) -> None:
-        import pyarrow as pa
-
-        self._sink = io.BytesIO()
-        schema = _arrow(tables.empty(table)).schema
-        self._writer = pa.ipc.new_stream(self._sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
-        self.header: bytes = schema.serialize().to_pybytes()
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
-        self._drained()
+        content = _as_stream(tables.empty(table))
+        self.header = content[: ipc_messages.first_end(content)]
 
     def encode(self, rows: pl.DataFrame) -> bytes:
-        self._writer.write_table(_arrow(rows.rechunk()))
-        return self._drained()
-
-    def _drained(self) -> bytes:
-        content = self._sink.getvalue()
-        self._sink.seek(0)
-        self._sink.truncate()
-        return content
+        if not rows.height:
+            return b""
+        # In one piece: a batch for each.
+        return _as_stream(rows.rechunk())[len(self.header) :].removesuffix(ipc_messages.END)
 
 
-def _arrow(frame: pl.DataFrame) -> pa.Table:
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+def _as_stream(frame: pl.DataFrame) -> bytes:
+    content = io.BytesIO()
+    frame.write_ipc_stream(content, compression="zstd", compat_level=pl.CompatLevel.oldest())
+    return content.getvalue()
 
 
 def decode(content: bytes, table: str, path: Path) -> tuple[pl.DataFrame, list[str]]:
     """The rows of a stream that may be damaged or end anywhere, and one sentence for each damage.
 
-    Behind damage, reading continues at the next message that Arrow verifies.
+    Behind damage, reading continues at the next message that can be read.
 
     Args:
         content: the bytes of the stream.
         table: its table.
         path: its file, for the sentences.
     """
-    import pyarrow as pa
-
     frames, damages = [tables.empty(table)], []
-    source = pa.BufferReader(content)
-    schema, done = _schema_of(source)
-    at = done
-    while schema is not None and (marker := _MARKER.search(content, at)):
-        frame, end = _batch_at(source, marker.start(), schema, table)
+    header, buffers = _header_of(content)
+    done = at = len(header)
+    while header and (start := ipc_messages.next_marker(content, at)) is not None:
+        frame, end = _batch_at(content, start, header, buffers, table)
         if frame is None:
-            at = marker.start() + 4
+            at = start + 4
             continue
         frames.append(frame)
-        if skipped := max(0, marker.start() - done):
+        if skipped := max(0, start - done):
             damages.append(f"{path}: byte {done}: {plural(skipped, 'byte')} skipped as damaged: their rows are lost")
         done = max(done, end)
         # Where no message follows, the batch's length may be damaged, and have other batches in it.
-        at = end if _MARKER.match(content, end) else marker.start() + 4
+        at = end if ipc_messages.begins_at(content, end) else start + 4
     if left := len(content) - done:
         damages.append(
             f"{path}: byte {done}: the stream is damaged or incomplete: the last {plural(left, 'byte')} are lost"
@@ -197,35 +182,27 @@ def decode(content: bytes, table: str, path: Path) -> tuple[pl.DataFrame, list[s
     return pl.concat(frames), damages
 
 
-def _schema_of(source: pa.BufferReader) -> tuple[pa.Schema | None, int]:
-    """The schema in the first message of a stream and the message's end; ``None`` and 0 if it is damaged."""
-    import pyarrow as pa
-
-    try:
-        header = pa.ipc.read_message(source).serialize().to_pybytes()
-        # pyarrow's reader of schemas would crash on some damages.
-        return _arrow(pl.read_ipc_stream(io.BytesIO(header))).schema, source.tell()
-    except (pa.ArrowException, OSError, EOFError, pl.exceptions.PolarsError):
-        return None, 0
-    except BaseException as reason:
-        # A panic of polars' Rust code arrives as an exception that is no Exception.
-        if type(reason).__name__ != "PanicException":
-            raise
-        return None, 0
+def _header_of(content: bytes) -> tuple[bytes, list[int]]:
+    """The first message of a stream, its schema, and the buffers of its batches; nothing if it is damaged."""
+    if ipc_messages.begins_at(content, 0):
+        header = content[: ipc_messages.first_end(content)]
+        empty = ipc_messages.frame(header + ipc_messages.END)
+        if empty is not None:
+            return header, ipc_messages.buffers_of(empty.schema)
+    return b"", []
 
 
-def _batch_at(source: pa.BufferReader, start: int, schema: pa.Schema, table: str) -> tuple[pl.DataFrame | None, int]:
+def _batch_at(
+    content: bytes, start: int, header: bytes, buffers: list[int], table: str
+) -> tuple[pl.DataFrame | None, int]:
     """The rows of the record batch that begins at byte ``start``, and its end; ``None`` if it is none, or damaged."""
-    import pyarrow as pa
-
-    source.seek(start)
+    end = ipc_messages.batch_end(content, start, buffers)
+    frame = None if end is None else ipc_messages.frame(header + content[start:end] + ipc_messages.END)
+    if end is None or frame is None:
+        return None, start
     try:
-        batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-        batch.validate(full=True)
-        frame = pl.from_arrow(batch)
-        assert isinstance(frame, pl.DataFrame)
-        return tables.conform(table, frame), source.tell()
-    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, pl.exceptions.PolarsError):
+        return tables.conform(table, frame), end
+    except (KeyError, pl.exceptions.PolarsError):
         return None, start
 
 
@@ -277,30 +254,32 @@ def from_parquet(folder: Path, name: str, notes: list[str], columns: Sequence[st
         raise RecordingError(f"{path}: a column has a wrong type: {_first_line(reason)}") from reason
 
 
+def parquet_of(frame: pl.DataFrame) -> bytes:
+    """A whole table as a Parquet file; its metadata say how many nulls each column has."""
+    nulls = frame.null_count().row(0, named=True) if frame.columns else {}
+    content = io.BytesIO()
+    noted = {_NULLS: json.dumps({"rows": frame.height, "nulls": nulls})}
+    frame.write_parquet(content, compression="zstd", statistics=True, metadata=noted)
+    return content.getvalue()
+
+
 def nulls_of(folder: Path, name: str) -> dict[str, tuple[int, int]]:
-    """The nulls and the rows of each column of a table, by the statistics at the end of its Parquet file.
+    """The nulls and the rows of each column of a table, by the metadata of its Parquet file.
 
-    Columns without statistics or of another type are left out, and so is everything of a file that cannot be read: an
-    error of reading its rows says what is wrong with it.
+    Columns of another type are left out. Files of earlier versions have no such metadata. Nothing is known of a file
+    that cannot be read: an error of reading its rows says what is wrong with it.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    path = folder / f"{name}.parquet"
     try:
-        path = folder / f"{name}.parquet"
-        footer, types = pq.read_metadata(path), pl.read_parquet_schema(path)
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError):
+        noted = json.loads(pl.read_parquet_metadata(path)[_NULLS])
+        types = pl.read_parquet_schema(path)
+        rows, nulls = int(noted["rows"]), {column: int(count) for column, count in noted["nulls"].items()}
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, pl.exceptions.PolarsError):
         return {}
-    unknown = {column for column, kind in types.items() if tables.TABLES[name].get(column) != kind}
-    found = {footer.schema.column(at).path: 0 for at in range(footer.num_columns)}
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            statistics = column.statistics
-            if statistics is None or not statistics.has_null_count:
-                unknown.add(column.path_in_schema)
-            else:
-                found[column.path_in_schema] += statistics.null_count
-    return {column: (nulls, footer.num_rows) for column, nulls in found.items() if column not in unknown}
+    known = tables.TABLES[name]
+    return {
+        column: (nulls[column], rows) for column, kind in types.items() if known.get(column) == kind and column in nulls
+    }
 
 
 def from_stream(folder: Path, name: str, notes: list[str]) -> pl.DataFrame | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import io
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ import polars as pl
 
 from whydrop.recording import document, tables
 from whydrop.recording.errors import RecordingError
-from whydrop.recording.table_files import FOLDER_NAME, LOCK_NAME, TableStream
+from whydrop.recording.table_files import FOLDER_NAME, LOCK_NAME, TableStream, parquet_of
 from whydrop.runtime import durable
 
 # Of folders of recordings.
@@ -239,9 +238,7 @@ class RecordingWriter:
             # Sorted by flow, the file is smaller, and the series of a flow needs no copy.
             frame = frame.sort("flow", maintain_order=True)
         # Through memory: on a full disk polars reports a damaged file.
-        content = io.BytesIO()
-        frame.write_parquet(content, compression="zstd", statistics=True)
-        durable.write_bytes(folder / f"{table}.parquet", content.getbuffer())
+        durable.write_bytes(folder / f"{table}.parquet", parquet_of(frame))
 
     def _whole(self, table: str, losses: list[str]) -> pl.DataFrame:
         """All rows that were appended to a table; sentences on lost rows go to ``losses``."""
