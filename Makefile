@@ -60,8 +60,9 @@ images: setup ## draw the pictures of README.md and docs anew (those of findings
 	$(RUN)/python tools/screens.py
 	$(RUN)/python tools/findings.py
 
+# Stripped of symbols for debuggers, which are most of a module's size; `make bench` measures one that has them.
 wheel: setup ## build a wheel into dist
-	$(RUN)/maturin build --release --out dist
+	$(RUN)/maturin build --release --strip --out dist
 
 bench: ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
 	@tools/setup release

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whydrop
+from base_install import run_without
 from whydrop.mcp.bounding import MOST_CHARACTERS, bounded
 from whydrop.mcp.server import server
 
@@ -155,9 +155,7 @@ def test_the_command_answers_on_standard_input_and_output():
 
 
 @pytest.mark.slow
-def test_without_its_package_the_command_says_what_to_install(tmp_path: Path):
-    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
-    words = [sys.executable, "-m", "whydrop", "mcp", str(EXAMPLES)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)})
+def test_without_its_package_the_command_says_what_to_install():
+    done = run_without(["mcp"], "mcp", EXAMPLES)
     assert done.returncode == 1
     assert "pip install 'whydrop[mcp]'" in done.stderr

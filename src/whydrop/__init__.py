@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         study_streams,
         study_tcp,
     )
-    from whydrop.errors import Error
+    from whydrop.errors import Error, MissingExtraError
     from whydrop.explaining.document import (
         Against,
         Capture,
@@ -90,7 +90,7 @@ _HOMES = {
             "collect collect_once explain_into import_into "
             "study study_flow_control study_pauses study_queues study_rollout study_streams study_tcp"
         ),
-        "whydrop.errors": "Error",
+        "whydrop.errors": "Error MissingExtraError",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
         "whydrop.explaining.hints": "PairHints",
         "whydrop.explaining.matching": "Matching match",
@@ -123,6 +123,7 @@ __all__ = [
     "Kept",
     "LeftOut",
     "Matching",
+    "MissingExtraError",
     "Model",
     "ModelError",
     "Packets",

@@ -20,6 +20,10 @@ class DefectError(Error):
     """A defect of whydrop that ended a call; the message says where. Please report it."""
 
 
+class MissingExtraError(Error, ImportError):
+    """Optional packages are not installed; the message names them, and the command that installs them."""
+
+
 class UnknownNameError(Error, KeyError):
     """A name that is not known here; the message lists those that are."""
 

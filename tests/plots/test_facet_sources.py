@@ -320,9 +320,9 @@ def test_the_program_draws_a_store_and_says_what_is_not_seen(store: Path, run: R
         "plot", store, "--table", "counters", "--panel-by", "site", "--filter", "counter=discards.tx", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "discards.tx: fleet-counters.png\n"
+    assert done.stdout == "discards.tx: fleet-counters.html\n"
     assert "2 without end_ns or value" in done.stderr
-    assert (tmp_path / "fleet-counters.png").read_bytes().startswith(b"\x89PNG")
+    assert "<script" in (tmp_path / "fleet-counters.html").read_text()
 
 
 def test_every_picture_gets_a_file_of_its_own(folder: Path, run_here: Run, tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def test_without_arguments_the_default_plot_is_drawn_and_it_is_said_where(
 ) -> None:
     done = run("plot", folder / "a.recording", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "Goodput and latency: a.png\n"
+    assert done.stdout == "Goodput and latency: a.html\n"
     assert "Drawn: " in done.stderr
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "<script" in (tmp_path / "a.html").read_text()
 
 
 def test_numbers_go_to_standard_output(folder: Path, run_here: Run) -> None:

@@ -22,6 +22,7 @@ from ibis import _
 
 from small_stores import BIN, DAY, download, series, write
 from store.s3_server import ObjectStore, object_store
+from whydrop.errors import MissingExtraError
 from whydrop.store.engines import Backend, BackendError, open_backend
 from whydrop.store.engines.duckdb import DuckDB
 from whydrop.store.files import Files
@@ -295,7 +296,7 @@ def test_a_mapping_is_for_bigquery(store, tmp_path):
 
 def test_without_pyspark_it_is_said_what_to_install(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(BackendError, match=r"pyspark is not installed; try: pip install 'whydrop\[spark\]'"):
+    with pytest.raises(MissingExtraError, match=r"pyspark, which is not installed: pip install 'whydrop\[spark\]'"):
         open_backend(store, "spark")
 
 

@@ -18,6 +18,7 @@ import pytest
 import sqlglot
 from sqlglot import expressions as exp
 
+from whydrop.errors import MissingExtraError
 from whydrop.store import mappings
 from whydrop.store.engines import BackendError, open_backend
 from whydrop.store.errors import StoreError
@@ -256,8 +257,8 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path):
 
 def test_without_googles_client_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.cloud", None)
-    told = r"not installed; try: pip install 'whydrop\[bigquery\]'"
-    with open_backend("", "bigquery:payer") as backend, pytest.raises(BackendError, match=told):
+    told = r"not installed: pip install 'whydrop\[bigquery\]'"
+    with open_backend("", "bigquery:payer") as backend, pytest.raises(MissingExtraError, match=told):
         backend.run(backend.table("ndt"))
 
 

@@ -121,15 +121,11 @@ class Explanation(Explained):
         >>> found = whydrop.explain("examples/policed-download.pcap.zst")
         >>> found.chart("time-sequence").save("sequence.png")  # doctest: +SKIP
         """
-        import altair
-
         from whydrop.show import charts
-        from whydrop.show.vega import drawing
+        from whydrop.show.vega.charts import chart
 
         number = 0 if name.startswith("rtp") else charts.choose_flow(self, flow)
-        figure = charts.figure(self, name, number)
-        chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(figure))
-        return chart
+        return chart(charts.figure(self, name, number))
 
     def write_charts(self, folder: str | PathLike[str], format: str = "png", *, flow: str | None = None) -> list[Path]:
         """Write every chart that has something to draw as ``FOLDER/NAME.FORMAT``; return the paths.

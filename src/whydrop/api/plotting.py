@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from whydrop.api.recordings import opened
+from whydrop.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import altair
@@ -32,12 +33,9 @@ class Plot:
 
     def chart(self) -> altair.VConcatChart:
         """The plot as a chart of Altair."""
-        import altair
+        from whydrop.show.vega.charts import chart
 
-        from whydrop.show.vega import drawing
-
-        chart: altair.VConcatChart = altair.VConcatChart.from_dict(drawing.specification(self._figure))
-        return chart
+        return chart(self._figure)
 
     def write(
         self,
@@ -72,7 +70,10 @@ class Plot:
         return rendered(self._figure, format, legend=legend, size=size)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        return self.chart()._repr_mimebundle_(include, exclude)
+        try:
+            return self.chart()._repr_mimebundle_(include, exclude)
+        except MissingExtraError as missing:
+            return {"text/plain": f"{self!r}\n{missing}"}
 
     def __repr__(self) -> str:
         return f"<whydrop.Plot {self.name}: {self.title}>"

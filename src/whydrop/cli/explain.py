@@ -14,11 +14,10 @@ from whydrop.cli.command import Command
 from whydrop.cli.interruptible import analysed
 from whydrop.cli.quantities import MOMENT, PATH_MODEL
 from whydrop.errors import Error
+from whydrop.show import pictures
 
 if TYPE_CHECKING:
     from whydrop import Explanation
-
-FORMATS = ("png", "svg", "pdf")
 
 EXAMPLES = """
 \b
@@ -53,8 +52,8 @@ Examples:
               help="Compare your own model (docs/models.md).")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
-@click.option("-f", "--format", "picture", type=click.Choice(FORMATS), metavar="FORMAT",
-              help=f"Format of the pictures: {', '.join(FORMATS)}.  [default: png]")  # fmt: skip
+@click.option("-f", "--format", "picture", type=click.Choice(pictures.FORMATS), metavar="FORMAT",
+              help=f"Format of the pictures: {', '.join(pictures.FORMATS)}.  [default: png]")  # fmt: skip
 @hints.hints
 @options.as_json
 def command(
@@ -72,6 +71,9 @@ def command(
         raise click.UsageError("--format chooses the format of the pictures of --charts: give --charts DIR too.")
     if report is not None:
         options.folder_exists("--report", report)
+    picture = picture or "png"
+    if folder is not None:
+        pictures.need_for(picture)
     _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter, "--model": models or None})
     selection["hints"] = hints.given(selection)
     try:
@@ -94,7 +96,7 @@ def command(
                 ending.show(explanation.document(found))
         finally:
             # Also where the text goes to `head`, which closes the pipe.
-            _write_files(found, report, folder, picture or "png", quiet=as_json)
+            _write_files(found, report, folder, picture, quiet=as_json)
         if is_unused:
             ending.note("--model: nothing to replay over: no verdict has packets that were lost or queued")
     except (Error, OSError) as reason:

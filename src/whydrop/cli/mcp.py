@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from whydrop.cli.command import Command
-from whydrop.errors import Error
 
 _EXAMPLES = """
 \b
@@ -26,10 +25,6 @@ def command(folders: tuple[Path, ...]) -> None:
 
     Needs the package mcp: pip install 'whydrop[mcp]'
     """
-    try:
-        from whydrop.mcp import server
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] != "mcp":
-            raise
-        raise Error("the package mcp is not installed; install it: pip install 'whydrop[mcp]'") from None
+    from whydrop.mcp import server
+
     server.serve(folders or [Path()])

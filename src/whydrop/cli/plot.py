@@ -14,6 +14,7 @@ import click
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.cli.progress import working
+from whydrop.show import pictures
 from whydrop.show.plots import COMBINERS
 from whydrop.show.writing import FORMATS
 
@@ -99,7 +100,7 @@ _RECORDINGS = click.argument("recordings", metavar="RECORDING...", nargs=-1, req
 @_RECORDINGS
 @click.option("-p", "--plot", "wanted", metavar="NAME|FILE.toml", help="Plot to draw.  [default: the test's own]")
 @click.option("-o", "--output", type=options.FILE, metavar="FILE",
-              help="Picture to write; - is standard output.  [default: NAME.png]")  # fmt: skip
+              help="Picture to write; - is standard output.  [default: NAME.html]")  # fmt: skip
 @click.option("-f", "--format", "file_format", type=click.Choice(FORMATS), metavar="FORMAT",
               help=f"{', '.join(FORMATS)}.  [default: the suffix of --output]")  # fmt: skip
 @click.option("--size", type=_Size(), help="Size in pixels.")
@@ -157,6 +158,7 @@ def command(
 ) -> None:
     """Draw recordings: one, or many overlaid, side by side, or combined by their metadata (docs/plots.md)."""
     kind = file_format or _format_of(output)
+    pictures.need_for(kind)
     if output is not None and str(output) != "-":
         options.folder_exists("--output", output)
     of_store = given["table"] is not None or any((path / _STORE).is_file() for path in recordings)
@@ -240,7 +242,7 @@ def _format_of(output: Path | None) -> str:
     if suffix and suffix not in FORMATS:
         expected = f"{', '.join(f'.{known}' for known in FORMATS[:-1])} or .{FORMATS[-1]}"
         raise click.UsageError(f"--output {ending.printable(str(output))!r}: expected {expected}, or give --format.")
-    return suffix or "png"
+    return suffix or "html"
 
 
 def _paths(given: Sequence[Path], keys: Sequence[str], kind: str, output: Path | None, *, named: bool) -> list[Path]:

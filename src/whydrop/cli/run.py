@@ -13,6 +13,7 @@ from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command
 from whydrop.errors import Error
 from whydrop.runtime import cancelling
+from whydrop.show import pictures
 
 if TYPE_CHECKING:
     from whydrop.measure.plan import Plan, Settings
@@ -58,8 +59,8 @@ Examples:
 @click.option("--fallback", type=options.FOLDER, metavar="DIR",
               help="Folder to use if the disk is full.  [default: the temporary folder]")  # fmt: skip
 @click.option("--plot", "picture", type=options.FILE, metavar="FILE",
-              help="Draw the test's plot into FILE (.png, .svg, .pdf, .html).")  # fmt: skip
-@click.option("--no-plot", is_flag=True, help="Draw no plot.  [default: a .png with the recording]")
+              help="Draw the test's plot into FILE (.html, .png, .svg, .pdf).")  # fmt: skip
+@click.option("--no-plot", is_flag=True, help="Draw no plot.  [default: an .html with the recording]")
 @click.option("--redact", is_flag=True, help="Hide host names and addresses in the recording.")
 @click.option("--no-counters", "counters", is_flag=True, flag_value=False, default=True,
               help="Do not sample this host's queues, interfaces and processors.")  # fmt: skip
@@ -85,6 +86,8 @@ def command(
 
     if picture is not None and picture.suffix not in (".png", ".svg", ".pdf", ".html"):
         raise click.UsageError(f"--plot {ending.printable(str(picture))!r}: expected .png, .svg, .pdf or .html.")
+    if picture is not None:
+        pictures.need_for(picture.suffix.removeprefix("."))
     short = {"flows": flows, "rate": rate, "swap_directions": reverse or None}
     chosen = {name: value for name, value in short.items() if value is not None}
     plan, settings = planned(test, parameters={**chosen, **parameters}, **given)
@@ -94,7 +97,7 @@ def command(
     finished = _run(plan, settings, interval_s, quiet=as_json or quiet)
     try:
         with cancelling.noted(f"the recording is complete: {finished.folder}"):
-            drawn = None if no_plot and picture is None else _draw(finished, picture or finished.folder / "plot.png")
+            drawn = None if no_plot and picture is None else _draw(finished, picture or finished.folder / "plot.html")
             _report(finished, drawn, as_json=as_json)
     except BrokenPipeError as reason:
         # The reader closed the pipe; the exit status still says how the test went.

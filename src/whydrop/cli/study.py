@@ -11,6 +11,7 @@ import click
 
 from whydrop.cli import ending, options, quantities
 from whydrop.cli.command import Command, Group
+from whydrop.show import pictures
 
 if TYPE_CHECKING:
     from whydrop.studies.discards.parameters import Parameters
@@ -82,10 +83,10 @@ Examples:
   whydrop study queues lab.store -o report --format html
   whydrop study queues lab.store --stratum line --json
 """
-FIGURES = ("png", "svg", "pdf", "html")
+FIGURES = ("html", *pictures.FORMATS)
 TABLES = ("parquet", "csv")
-_DEFAULT = ("html", "png", "parquet", "csv")
-_TCP_DEFAULT = ("html", "png", "csv")
+_DEFAULT = ("html", "parquet", "csv")
+_TCP_DEFAULT = ("html", "csv")
 _DAY = click.DateTime(["%Y-%m-%d"])
 _LISTS = ("csv", "json", "parquet")
 _CLASSES = ("zero", "non-zero", "unknown")
@@ -128,6 +129,7 @@ def _formats(default: tuple[str, ...]) -> options.Decorator:
 def _formats_need_a_folder(given: dict[str, Any]) -> None:
     if given["formats"] and given["output"] is None:
         raise click.UsageError("--format chooses what --output writes: give --output DIR too.")
+    pictures.need_for(*given["formats"])
 
 
 @command.command("discards", short_help="Find whether discards of switches slow downloads down.", epilog=EXAMPLES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from whydrop.errors import Mistake
+from whydrop.show import pictures
 from whydrop.show.figure import Figure
 
-FORMATS = ("png", "svg", "pdf", "html", "csv", "json")
+FORMATS = (*pictures.FORMATS, "html", "csv", "json")
 
 
 def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int, int] | None = None) -> bytes:
@@ -19,6 +20,7 @@ def rendered(figure: Figure, kind: str, *, legend: bool = True, size: tuple[int,
 
     Raises:
         ValueError: there is no such format.
+        MissingExtraError: it is a format of print, and the packages that draw it are not installed.
     """
     if kind not in FORMATS:
         raise Mistake(f"no format {kind!r}; expected one of {', '.join(FORMATS)}")

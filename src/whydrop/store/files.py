@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whydrop.runtime import extras
 from whydrop.runtime.durable import sync, sync_folder
 from whydrop.store.errors import StoreError
 
@@ -42,7 +43,9 @@ class Files:
 
         Raises:
             StoreError: there is no such kind of place, or its URI cannot be understood.
+            MissingExtraError: the packages of the extra ``store`` are not installed.
         """
+        extras.need("store")
         from pyarrow import ArrowException, fs
 
         shown = os.fspath(where)

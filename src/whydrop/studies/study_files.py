@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from whydrop.runtime import durable
+from whydrop.show import pictures
 from whydrop.text import csv
 
 if TYPE_CHECKING:
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
 DOCUMENT = "study.json"
 PAGE = "report.html"
-PICTURES = ("png", "svg", "pdf")
 TABLES = ("parquet", "csv")
-FORMATS = (*PICTURES, "html", *TABLES)
+FORMATS = (*pictures.FORMATS, "html", *TABLES)
 
 # Names that a study gives; a list of others (a damaged or a hostile one) must not have anything removed.
-_OURS = re.compile(rf"figures/\w+\.({'|'.join(PICTURES)})|tables/\w+\.({'|'.join(TABLES)})|{re.escape(PAGE)}")
+_OURS = re.compile(rf"figures/\w+\.({'|'.join(pictures.FORMATS)})|tables/\w+\.({'|'.join(TABLES)})|{re.escape(PAGE)}")
 _LARGEST_BYTES = 10_000_000
 
 Progress = Callable[[str, int, int], None]
@@ -220,7 +220,7 @@ def _steps(contents: Contents, formats: Collection[str]) -> Iterator[Step]:
     if "html" in formats:
         yield PAGE, lambda path: path.write_text(contents.page(), encoding="utf-8")
     for name, figure in contents.figures.items():
-        for kind in PICTURES:
+        for kind in pictures.FORMATS:
             if kind in formats:
                 yield f"figures/{name}.{kind}", _picture(figure, kind)
 

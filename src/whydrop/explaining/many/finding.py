@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from whydrop.formats.kinds import OF_CAPTURES
+from whydrop.runtime import extras
 
 
 def _by_pyarrow(compression: str) -> Callable[[IO[bytes]], Any]:
     def opened(file: IO[bytes]) -> Any:
+        extras.need("store")
         import pyarrow
 
         return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), compression)

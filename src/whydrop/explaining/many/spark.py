@@ -40,7 +40,8 @@ def cluster(backend: str) -> Iterator[SparkSession]:
     """Spark at ``spark://host:port``, ``spark:local[2]``, or ``spark`` as its own settings say.
 
     Raises:
-        BackendError: it is no Spark, is not installed, or does not answer.
+        BackendError: it is no Spark, or does not answer.
+        MissingExtraError: pyspark is not installed.
     """
     from whydrop.store.engines import BackendError
     from whydrop.store.engines.spark import session

@@ -10,6 +10,8 @@ import io
 import zlib
 from typing import IO, Any
 
+from whydrop.runtime import extras
+
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
 
@@ -151,6 +153,7 @@ class Unzstd(Stream):
         return b""
 
     def _opened(self) -> Any:
+        extras.need("store")
         import pyarrow
 
         return pyarrow.CompressedInputStream(pyarrow.PythonFile(self._fed, mode="r"), "zstd")

@@ -18,13 +18,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import gufo.snmp
-from gufo.snmp import SnmpAuthError, SnmpDecodeError
-from gufo.snmp.aio import SnmpSession
-from gufo.snmp.user import BaseAuthKey, BasePrivKey, KeyType
-
 from whydrop.monitoring.switches import oids
 from whydrop.monitoring.switches.config import Community, Switch, User
+from whydrop.runtime import extras
+
+extras.need("switches")
+
+import gufo.snmp  # noqa: E402
+from gufo.snmp import SnmpAuthError, SnmpDecodeError  # noqa: E402
+from gufo.snmp.aio import SnmpSession  # noqa: E402
+from gufo.snmp.user import BaseAuthKey, BasePrivKey, KeyType  # noqa: E402
 
 # A response of this size needs no IP fragments, which many switches and filters drop: 1500 bytes less IPv6, UDP, and
 # an SNMP v3 header with its signature.

@@ -11,7 +11,7 @@ from typing import Any
 import vl_convert
 
 from whydrop.runtime import durable
-from whydrop.show import ticks
+from whydrop.show import pictures, ticks
 from whydrop.show.figure import Axis, Ends, Figure, Layer, ordered
 from whydrop.show.labels import LONGEST, shortened
 from whydrop.show.layout import LONGEST_NAME, WIDTH, Layout, laid_out, legend_columns, listed, wrapped
@@ -70,9 +70,6 @@ CONFIG: dict[str, Any] = {
 # The line below which only zeros are, on a logarithmic axis.
 ZERO_LINE = {"type": "rule", "color": GREY, "strokeDash": [3, 3], "strokeWidth": 0.8}
 
-
-FORMATS = ("png", "svg", "pdf")
-
 # The width of a letter of a title, of a panel's title, and of words at an axis.
 _TITLE_LETTER, _PANEL_LETTER, _AXIS_LETTER = 8.6, 7.2, 6.6
 # Unseen numbers keep the height of seen ones, so that the titles of a row of panels stand at one height.
@@ -88,8 +85,8 @@ def write_all(figures: Iterable[Figure], folder: Path, kind: str) -> list[Path]:
     Raises:
         ValueError: there is no such format.
     """
-    if kind not in FORMATS:
-        raise ValueError(f"no picture format {kind!r}; there are {', '.join(FORMATS)}")
+    if kind not in pictures.FORMATS:
+        raise ValueError(f"no picture format {kind!r}; there are {', '.join(pictures.FORMATS)}")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from whydrop.runtime import extras
 from whydrop.store.engines.base import Backend, BackendError
 
 __all__ = ["Backend", "BackendError", "check_engine", "open_backend"]
+
+extras.need("store")
 
 
 def check_engine(backend: str, mapping: Path | None = None, endpoint: str | None = None) -> None:
@@ -60,8 +63,8 @@ def open_backend(
         memory_limit: bytes that DuckDB may take before it spills to disk.
 
     Raises:
-        BackendError: there is no such engine, it is not installed or not reachable, or there is no store. The message
-            says what to do.
+        BackendError: there is no such engine, it is not reachable, or there is no store. The message says what to do.
+        MissingExtraError: its packages are not installed.
     """
     check_engine(backend, mapping, endpoint)
     kind, _, rest = backend.partition(":")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from whydrop.runtime import extras
 from whydrop.store import mappings
 from whydrop.store.engines.base import Backend, BackendError, as_polars, known_table, label, one_line, unbound
 from whydrop.store.errors import StoreError
@@ -90,13 +91,10 @@ class BigQuery(Backend):
             return self._client
         if not self._project:
             raise BackendError("BigQuery needs a project that pays for queries: --backend bigquery:PROJECT")
-        try:
-            from google.auth.exceptions import GoogleAuthError
-            from google.cloud import bigquery
-        except ImportError:
-            raise BackendError(
-                "Google's client for BigQuery is not installed; try: pip install 'whydrop[bigquery]'"
-            ) from None
+        extras.need("bigquery")
+        from google.auth.exceptions import GoogleAuthError
+        from google.cloud import bigquery
+
         options: dict[str, Any] = {}
         if self._endpoint:
             options["client_options"] = {"api_endpoint": self._endpoint}

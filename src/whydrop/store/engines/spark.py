@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from whydrop.runtime import extras
 from whydrop.store.compacting import STAGING
 from whydrop.store.engines.base import SQL_TYPES, BackendError, ibis_schema, one_line
 from whydrop.store.engines.views import FilesBackend
@@ -185,10 +186,7 @@ def _active() -> SparkSession | None:
 
 
 def _require_programs() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise BackendError("pyspark is not installed; try: pip install 'whydrop[spark]'") from None
+    extras.need("spark")
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").exists():
         raise BackendError(f"JAVA_HOME is {home}, but there is no bin/java in it; Spark 4.0 needs Java 17 or 21")

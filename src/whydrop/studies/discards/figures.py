@@ -119,11 +119,9 @@ def _said(one: Noted) -> str:
 
 def charts(results: Results, width: int = 900) -> dict[str, alt.VConcatChart]:
     """Every figure as an Altair chart of so many pixels."""
-    import altair
+    from whydrop.show.vega.charts import chart
 
-    from whydrop.show.vega.drawing import specification
-
-    return {name: altair.VConcatChart.from_dict(specification(one, width)) for name, one in facets(results).items()}
+    return {name: chart(one, width) for name, one in facets(results).items()}
 
 
 def rows(figure: Figure) -> int:
