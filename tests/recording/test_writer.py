@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -21,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recordings
+from whydrop.recording import ipc_messages, table_files, tables
 from whydrop.recording.recording import Recording, RecordingError
 from whydrop.recording.writer import RecordingWriter, folder_for
 from whydrop.runtime import durable
@@ -240,6 +243,58 @@ def test_after_a_damaged_header_the_later_batches_are_read(interrupted: tuple[Pa
         assert goodputs(found) == [float(n) for n in (*range(20), *range(30, 60))]
         skipped = f"{ends[3] - ends[2]:,}".replace(",", "\u00a0")
         assert f"{stream}: byte {ends[2]}: {skipped} bytes skipped as damaged: their rows are lost" in found.notes
+
+
+def by_pyarrow(batches: int, compression: str | None = "zstd") -> bytes:
+    """A stream as whydrop wrote it before polars did."""
+    content = io.BytesIO()
+    frames = [tables.conform("intervals", rows(number * 10)) for number in range(batches)]
+    arrow = [frame.to_arrow(compat_level=pl.CompatLevel.oldest()) for frame in frames]
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_stream(content, arrow[0].schema, options=options) as stream:
+        for table in arrow:
+            stream.write_table(table)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+def test_streams_that_pyarrow_wrote_are_read_up_to_their_damage_and_behind_it(compression: str | None) -> None:
+    content = by_pyarrow(4, compression).removesuffix(ipc_messages.END)
+    source = pyarrow.BufferReader(content)
+    ends = [pyarrow.ipc.read_message(source) and source.tell() for _ in range(5)]
+    frame, damages = table_files.decode(content, "intervals", Path("x.arrows"))
+    assert (frame["goodput_bps"].to_list(), damages) == ([float(n) for n in range(40)], [])
+    frame, damages = table_files.decode(content[: ends[3] - 8], "intervals", Path("x.arrows"))
+    assert (frame.height, len(damages)) == (20, 1)
+    damaged = content[: ends[1] + 8] + b"\xee" * 40 + content[ends[1] + 48 :]
+    frame, damages = table_files.decode(damaged, "intervals", Path("x.arrows"))
+    assert frame["goodput_bps"].to_list() == [float(n) for n in (*range(10), *range(20, 40))]
+    assert len(damages) == 1
+
+
+def test_a_damaged_length_of_a_buffer_takes_no_memory() -> None:
+    content = by_pyarrow(1).removesuffix(ipc_messages.END)
+    # Before each compressed buffer stands the length that it has afterwards: 40 bytes of 32-bit numbers, 80 of others.
+    for length in (40, 80):
+        at = content.index(struct.pack("<q", length) + b"\x28\xb5\x2f\xfd")
+        damaged = content[:at] + struct.pack("<q", 1 << 46) + content[at + 8 :]
+        frame, damages = table_files.decode(damaged, "intervals", Path("x.arrows"))
+        assert (frame.height, len(damages)) == (0, 1)
+
+
+def test_a_finished_table_has_its_nulls_by_column_and_one_of_earlier_versions_is_read(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "a", recordings.metadata())
+    writer.append("intervals", rows(0))
+    folder = writer.finish("complete")
+    counted = table_files.nulls_of(folder, "intervals")
+    whole = pl.read_parquet(folder / "intervals.parquet")
+    assert counted == {column: (whole[column].null_count(), 10) for column in whole.columns}
+    assert counted["lost"] == (10, 10)
+    names = [series.name for series in Recording.open(folder).series()]
+    whole.write_parquet(folder / "intervals.parquet")
+    assert table_files.nulls_of(folder, "intervals") == {}
+    assert goodputs(Recording.open(folder)) == [float(n) for n in range(10)]
+    assert [series.name for series in Recording.open(folder).series()] == names
 
 
 def test_rows_that_were_damaged_on_the_disk_are_named_when_the_test_ends(tmp_path: Path) -> None:
