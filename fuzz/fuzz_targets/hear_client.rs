@@ -2,16 +2,26 @@
 
 #![no_main]
 
+use std::sync::{Arc, LazyLock};
+
 use libfuzzer_sys::fuzz_target;
-use whydrop_traffic::channel::{End, frame, open_frame};
+use whydrop_traffic::frames::{Opener, Sealer};
 use whydrop_traffic::hello::{
-    self, CLIENT_HELLO_BYTES, ClientHello, RESPONDER_HELLO_BYTES, ResponderHello,
+    self, BOUND_BYTES, CLIENT_HELLO_BYTES, ClientHello, RESPONDER_HELLO_BYTES, ResponderHello,
 };
 use whydrop_traffic::message::{Reply, Request};
+use whydrop_traffic::noise::{self, Cipher};
 use whydrop_traffic::responder::Limits;
 
-const KEY: [u8; 32] = [7; 32];
 const LONGEST: usize = 4096;
+
+/// The ciphers of a channel: the client's, the responder's.
+static CHANNEL: LazyLock<(Arc<Cipher>, Arc<Cipher>)> = LazyLock::new(|| {
+    let (begun, first) = noise::begin(b"fuzz", None);
+    let (second, responder) = noise::respond(b"fuzz", None, &first).expect("it is valid");
+    let client = begun.finish(&second).expect("it is valid");
+    (Arc::new(client), Arc::new(responder))
+});
 
 fuzz_target!(|bytes: &[u8]| {
     hear_hello(bytes);
@@ -26,37 +36,40 @@ fn hear_hello(bytes: &[u8]) {
         && let Ok(hello) = ClientHello::decode(bytes)
     {
         assert!(is_ours);
-        assert_eq!(ClientHello::decode(&hello.encode()), Ok(hello));
+        assert_eq!(&hello.encode(), bytes);
+        let _ = noise::respond(&bytes[..BOUND_BYTES], None, &hello.opening);
     }
     if let Some(bytes) = bytes.first_chunk::<RESPONDER_HELLO_BYTES>()
         && let Ok(hello) = ResponderHello::decode(bytes)
     {
         assert!(is_ours);
         assert_eq!(ResponderHello::decode(&hello.encode()), Ok(hello));
+        // A responder's proof is not found by chance.
+        let (begun, _) = noise::begin(b"fuzz", None);
+        assert!(begun.finish(&hello.opening).is_none());
     }
 }
 
 fn hear_frame(bytes: &[u8]) {
-    // A frame's authentication code is not found by chance.
-    assert!(!matches!(
-        open_frame(bytes, &KEY, End::Client, 0, LONGEST),
-        Ok(Some(_))
-    ));
-    let payload = &bytes[..bytes.len().min(LONGEST)];
-    let mut sealed = frame(&KEY, End::Client, 3, payload).expect("it is short enough");
-    let open = |sealed: &[u8], end, number| {
-        open_frame(sealed, &KEY, end, number, LONGEST)
-            .map(|payload| payload.map(<[u8]>::to_vec))
-            .ok()
-            .flatten()
+    let (client, responder) = &*CHANNEL;
+    let open = |cipher: &Arc<Cipher>, bytes: &[u8]| {
+        let mut opener = Opener::new(cipher.clone(), LONGEST);
+        opener.add(bytes);
+        opener.take().ok().flatten()
     };
-    assert_eq!(open(&sealed, End::Client, 3).as_deref(), Some(payload));
-    assert_eq!(open(&sealed, End::Client, 4), None);
-    assert_eq!(open(&sealed, End::Responder, 3), None);
-    let cut = sealed.len() - 1;
-    assert_eq!(open(&sealed[..cut], End::Client, 3), None);
-    sealed[4 + payload.len() / 2] ^= 1;
-    assert_eq!(open(&sealed, End::Client, 3), None);
+    // A frame's authentication code is not found by chance.
+    assert_eq!(open(responder, bytes), None);
+    let payload = &bytes[..bytes.len().min(LONGEST)];
+    let mut sealer = Sealer::new(client.clone());
+    let mut sealed = sealer.seal(payload).expect("it is short enough");
+    assert_eq!(open(responder, &sealed).as_deref(), Some(payload));
+    assert_eq!(open(client, &sealed), None);
+    assert_eq!(open(responder, &sealed[..sealed.len() - 1]), None);
+    let second = sealer.seal(payload).expect("it is short enough");
+    assert_eq!(open(responder, &second), None);
+    let place = 2 + payload.len() / 2;
+    sealed[place] ^= 1;
+    assert_eq!(open(responder, &sealed), None);
 }
 
 fn hear_request(bytes: &[u8]) {

@@ -1,18 +1,19 @@
 //! The traffic engine, for Python: one object for a running test, one for a responder.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
-use whydrop_traffic::auth::Secret;
 use whydrop_traffic::client::{Host, Planned, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::FlowSpec;
 use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
+use whydrop_traffic::secret::{self, Secret};
 use whydrop_traffic::udp::Trouble;
 
 use crate::table::Table;
@@ -76,11 +77,12 @@ impl TrafficTest {
     fn new(py: Python<'_>, plan: &str) -> PyResult<TrafficTest> {
         let config: TestConfig = serde_json::from_str(plan)
             .map_err(|error| PyValueError::new_err(format!("the plan: {error}")))?;
-        let hosts = config
+        let secrets = py.detach(|| secrets(&config.hosts))?;
+        let hosts: Vec<Host> = config
             .hosts
             .into_iter()
-            .map(host)
-            .collect::<PyResult<Vec<_>>>()?;
+            .map(|one| host(one, &secrets))
+            .collect();
         let flows = config
             .flows
             .into_iter()
@@ -212,7 +214,7 @@ fn ended(flow: u32, ending: &Ending) -> (u32, &'static str, Option<String>) {
     }
 }
 
-fn host(config: HostConfig) -> PyResult<Host> {
+fn host(config: HostConfig, secrets: &HashMap<String, Secret>) -> Host {
     let mut host = Host::new(&config.name);
     host.port = config.port.unwrap_or(host.port);
     host.ip_version = config.ip_version;
@@ -220,12 +222,29 @@ fn host(config: HostConfig) -> PyResult<Host> {
         address: config.local_address,
         interface: config.interface,
     };
-    host.secret = config.secret.as_deref().map(secret).transpose()?;
-    Ok(host)
+    host.secret = config.secret.and_then(|text| secrets.get(&text).cloned());
+    host
 }
 
-fn secret(text: &str) -> PyResult<Secret> {
+/// Stretches the secrets of all hosts, each once, since that takes some tenths of a second.
+fn secrets(hosts: &[HostConfig]) -> PyResult<HashMap<String, Secret>> {
+    let mut found = HashMap::new();
+    for text in hosts.iter().filter_map(|host| host.secret.as_ref()) {
+        if !found.contains_key(text) {
+            found.insert(text.clone(), stretched(text)?);
+        }
+    }
+    Ok(found)
+}
+
+fn stretched(text: &str) -> PyResult<Secret> {
     Secret::new(text.as_bytes()).map_err(TrafficError::new_err)
+}
+
+/// A random secret, to be given to a responder and its clients.
+#[pyfunction]
+pub fn new_secret() -> String {
+    secret::random()
 }
 
 /// A responder bound to its port; `run` serves until `stop`.
@@ -241,11 +260,11 @@ impl Responder {
     /// `describe(address)` gives this host's metadata as JSON; it is called from other threads.
     #[new]
     #[pyo3(signature = (config, describe = None))]
-    fn new(config: &str, describe: Option<Py<PyAny>>) -> PyResult<Responder> {
+    fn new(py: Python<'_>, config: &str, describe: Option<Py<PyAny>>) -> PyResult<Responder> {
         let config: ResponderConfig = serde_json::from_str(config)
             .map_err(|error| PyValueError::new_err(format!("the responder's options: {error}")))?;
         let raised = std::sync::Arc::new(Mutex::new(None));
-        let secret = config.secret.as_deref().map(secret).transpose()?;
+        let secret = py.detach(|| config.secret.as_deref().map(stretched).transpose())?;
         let mut limits = if secret.is_some() {
             Limits::authenticated()
         } else {
@@ -286,14 +305,16 @@ impl Responder {
         self.serving.stopper().set();
     }
 
-    /// Connections, authenticated ones, foreign ones, wrong proofs, expired ones, and current sessions.
-    fn statistics(&self) -> (u64, u64, u64, u64, u64, usize) {
+    /// Connections, authenticated ones, foreign ones, wrong proofs, those above the rate of handshakes, expired ones, and
+    /// current sessions.
+    fn statistics(&self) -> (u64, u64, u64, u64, u64, u64, usize) {
         let found = self.serving.statistics();
         (
             found.connections,
             found.proved,
             found.foreign,
             found.wrong_proof,
+            found.crowded,
             found.expired,
             found.sessions,
         )

@@ -1,118 +1,34 @@
-//! The control channel: messages in frames, each authenticated with the session's key and its sequence number.
-//!
-//! ```text
-//! length of the payload, 4 bytes big-endian | payload (postcard) | HMAC-SHA256 cut to 16 bytes
-//! ```
-//!
-//! The authentication code covers the direction, the frame's number and the payload, so a frame can be neither forged,
-//! nor repeated, reordered or reflected. The contents are not encrypted.
+//! The control channel: messages (postcard) in encrypted [`frames`](crate::frames).
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::auth::{self, Bytes32};
-
-const MAC_BYTES: usize = 16;
-
-/// Which end wrote a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Client,
-    Responder,
-}
-
-impl End {
-    fn label(self) -> &'static [u8] {
-        match self {
-            End::Client => b"from client",
-            End::Responder => b"from responder",
-        }
-    }
-}
-
-fn seal(key: &Bytes32, end: End, number: u64, payload: &[u8]) -> [u8; MAC_BYTES] {
-    let mac = auth::mac(key, &[end.label(), &number.to_be_bytes(), payload]);
-    mac[..MAC_BYTES]
-        .try_into()
-        .expect("a MAC is longer than what is kept of it")
-}
-
-/// Encodes a payload as a frame, as it crosses the network.
-///
-/// # Errors
-/// The payload is longer than the length field can express.
-pub fn frame(key: &Bytes32, end: End, number: u64, payload: &[u8]) -> io::Result<Vec<u8>> {
-    let length = u32::try_from(payload.len()).map_err(|_| invalid("too long"))?;
-    let mut frame = Vec::with_capacity(4 + payload.len() + MAC_BYTES);
-    frame.extend_from_slice(&length.to_be_bytes());
-    frame.extend_from_slice(payload);
-    frame.extend_from_slice(&seal(key, end, number, payload));
-    Ok(frame)
-}
-
-/// Decodes the frame that these bytes begin with, and returns its payload; `None` while the frame is incomplete.
-///
-/// # Errors
-/// `InvalidData` for a frame with more than `longest` bytes of payload, or one that is not frame `number` from `from`,
-/// authenticated with this key.
-pub fn open_frame<'a>(
-    bytes: &'a [u8],
-    key: &Bytes32,
-    from: End,
-    number: u64,
-    longest: usize,
-) -> io::Result<Option<&'a [u8]>> {
-    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = u32::from_be_bytes(*length) as usize;
-    if length > longest {
-        return Err(invalid(&format!(
-            "a frame of {length} bytes; at most {longest} are accepted"
-        )));
-    }
-    let Some(mac) = rest.get(length..length + MAC_BYTES) else {
-        return Ok(None);
-    };
-    let payload = &rest[..length];
-    if !auth::equal(mac, &seal(key, from, number, payload)) {
-        return Err(invalid(
-            "a frame with a wrong authentication code: it was altered or forged in transit",
-        ));
-    }
-    Ok(Some(payload))
-}
+use crate::frames::{Opener, Sealer};
+use crate::noise::Cipher;
+use crate::timed::Timed;
 
 /// Sends messages.
 pub struct Writer {
     stream: TcpStream,
-    key: Bytes32,
-    end: End,
-    number: u64,
+    sealer: Sealer,
     patience: Duration,
 }
 
 impl Writer {
-    /// Creates a writer for `end`. A write fails if the peer does not accept the data within `patience`.
+    /// Creates a writer. A write fails if the peer does not accept the data within `patience`.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn new(
-        stream: TcpStream,
-        key: Bytes32,
-        end: End,
-        patience: Duration,
-    ) -> io::Result<Writer> {
+    pub fn new(stream: TcpStream, cipher: Arc<Cipher>, patience: Duration) -> io::Result<Writer> {
         stream.set_nodelay(true)?;
         Ok(Writer {
             stream,
-            key,
-            end,
-            number: 0,
+            sealer: Sealer::new(cipher),
             patience,
         })
     }
@@ -134,56 +50,23 @@ impl Writer {
     pub fn send_by(&mut self, message: &impl Serialize, deadline: Instant) -> io::Result<()> {
         let payload =
             postcard::to_allocvec(message).map_err(|error| invalid(&error.to_string()))?;
-        let frame = frame(&self.key, self.end, self.number, &payload)?;
-        self.number += 1;
-        self.write_by(&frame, deadline)
-    }
-}
-
-impl Writer {
-    fn write_by(&mut self, mut rest: &[u8], deadline: Instant) -> io::Result<()> {
-        while !rest.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the peer does not read the data that is sent to it",
-                ));
-            }
-            self.stream
-                .set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
-            match self.stream.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => rest = &rest[count..],
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let frames = self.sealer.seal(&payload)?;
+        Timed::new(&self.stream, deadline).write_all(&frames)
     }
 }
 
 /// Receives messages.
 pub struct Reader {
     stream: TcpStream,
-    key: Bytes32,
-    from: End,
-    number: u64,
-    longest: usize,
-    pending: Vec<u8>,
+    opener: Opener,
 }
 
 impl Reader {
-    /// Creates a reader of frames from `from`. It refuses frames with more than `longest` bytes of payload before
-    /// reading them.
-    pub fn new(stream: TcpStream, key: Bytes32, from: End, longest: usize) -> Reader {
+    /// Creates a reader. It refuses messages with more than `longest` bytes of payload before reading them.
+    pub fn new(stream: TcpStream, cipher: Arc<Cipher>, longest: usize) -> Reader {
         Reader {
             stream,
-            key,
-            from,
-            number: 0,
-            longest,
-            pending: Vec::new(),
+            opener: Opener::new(cipher, longest),
         }
     }
 
@@ -196,51 +79,23 @@ impl Reader {
     pub fn receive<M: DeserializeOwned>(&mut self, patience: Duration) -> io::Result<Option<M>> {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(message) = self.decode()? {
-                return Ok(Some(message));
+            if let Some(payload) = self.opener.take()? {
+                return decode(&payload).map(Some);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.stream
-                .set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             let mut chunk = [0; 16 << 10];
-            match self.stream.read(&mut chunk) {
+            match Timed::new(&self.stream, deadline).read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.pending.extend_from_slice(&chunk[..count]),
-                Err(error) if is_timeout(&error) => {}
+                Ok(count) => self.opener.add(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
     }
-
-    fn decode<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
-        let found = open_frame(
-            &self.pending,
-            &self.key,
-            self.from,
-            self.number,
-            self.longest,
-        )?;
-        let Some(payload) = found else {
-            return Ok(None);
-        };
-        let message = postcard::from_bytes(payload)
-            .map_err(|error| invalid(&format!("a frame that holds no valid message: {error}")))?;
-        self.number += 1;
-        let length = 4 + payload.len() + MAC_BYTES;
-        self.pending.drain(..length);
-        Ok(Some(message))
-    }
 }
 
-/// True if a read or a write ended only because its timeout expired.
-pub fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
+fn decode<M: DeserializeOwned>(payload: &[u8]) -> io::Result<M> {
+    postcard::from_bytes(payload)
+        .map_err(|error| invalid(&format!("a frame that holds no valid message: {error}")))
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -253,25 +108,24 @@ mod tests {
 
     use super::*;
     use crate::message::Request;
+    use crate::noise;
 
-    const KEY: Bytes32 = [7; 32];
     const PATIENCE: Duration = Duration::from_secs(120);
 
-    fn connected() -> (TcpStream, TcpStream) {
+    /// A client's writer, the responder's reader, and the connection of the latter.
+    fn connected(patience: Duration) -> (Writer, Reader, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
-    }
-
-    fn reader(stream: TcpStream) -> Reader {
-        Reader::new(stream, KEY, End::Client, 1000)
+        let server = listener.accept().unwrap().0;
+        let (near, far) = noise::both_ends();
+        let reader = Reader::new(server.try_clone().unwrap(), Arc::new(far), 1000);
+        let writer = Writer::new(client, Arc::new(near), patience).unwrap();
+        (writer, reader, server)
     }
 
     #[test]
     fn messages_arrive_in_order_however_they_are_cut_into_segments() {
-        let (client, server) = connected();
-        let mut writer = Writer::new(client, KEY, End::Client, PATIENCE).unwrap();
-        let mut reader = reader(server);
+        let (mut writer, mut reader, _) = connected(PATIENCE);
         for sent_ns in 0..100 {
             writer.send(&Request::Echo { sent_ns }).unwrap();
         }
@@ -285,48 +139,32 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_a_reflected_and_an_oversized_frame_are_refused() {
-        let payload = postcard::to_allocvec(&Request::Finish).unwrap();
-        let frame = |end, number| {
-            let length = (payload.len() as u32).to_be_bytes();
-            [&length[..], &payload, &seal(&KEY, end, number, &payload)].concat()
-        };
-        let twice = [frame(End::Client, 0), frame(End::Client, 0)].concat();
-        for (bytes, good) in [
-            (twice, 1),
-            (frame(End::Responder, 0), 0),
-            (vec![0xff; 64], 0),
-        ] {
-            let (mut client, server) = connected();
-            client.write_all(&bytes).unwrap();
-            let mut reader = reader(server);
-            for _ in 0..good {
-                assert_eq!(
-                    reader.receive::<Request>(PATIENCE).unwrap(),
-                    Some(Request::Finish)
-                );
-            }
-            let error = reader.receive::<Request>(PATIENCE).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
-        }
+    fn bytes_that_are_no_frame_and_frames_that_are_no_message_are_refused() {
+        let (writer, mut reader, _) = connected(PATIENCE);
+        (&writer.stream).write_all(&[0; 64]).unwrap();
+        let error = reader.receive::<Request>(PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        let (mut writer, mut reader, _) = connected(PATIENCE);
+        writer.send(&[255_u8; 3]).unwrap();
+        let error = reader.receive::<Request>(PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     }
 
     #[test]
     fn a_closed_channel_is_distinguished_from_a_silent_one() {
-        let (client, server) = connected();
-        let mut reader = reader(server);
+        let (writer, mut reader, _) = connected(PATIENCE);
         assert_eq!(
             reader.receive::<Request>(Duration::from_millis(1)).unwrap(),
             None
         );
-        drop(client);
+        drop(writer);
         let error = reader.receive::<Request>(PATIENCE).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
+
     #[test]
     fn a_peer_that_takes_a_byte_now_and_then_does_not_hold_its_writer() {
-        let (client, mut server) = connected();
-        let mut writer = Writer::new(client, KEY, End::Client, Duration::from_millis(600)).unwrap();
+        let (mut writer, _, mut server) = connected(Duration::from_millis(600));
         let finished = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let seen = finished.clone();
         let sipping = std::thread::spawn(move || {

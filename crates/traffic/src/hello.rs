@@ -1,49 +1,92 @@
-//! The first bytes of every TCP connection to a responder, and the mutual authentication of both ends.
+//! The first bytes of every TCP connection to a responder.
 //!
 //! ```text
-//! client    -> responder   hello, 96 bytes: magic 8, purpose 1, zero 3, flow 4, session 8, nonce 32, zero 40
-//! responder -> client      hello, 48 bytes: magic 8, mode 1, zero 7, nonce 32
-//! client    -> responder   proof, 32 bytes
-//! responder -> client      answer, 33 bytes: status 1, proof 32 (zeros unless the status is 0)
+//! client    -> responder   hello, 96 bytes: magic 8, purpose 1, mode 1, zero 2, flow 4, session 8, opening 72
+//! responder -> client      hello, 64 bytes: magic 8, greeting 1, zero 7, opening 48
+//! client    -> responder   proof, 16 bytes (control) or 32 bytes (data)
+//! responder -> client      answer, 49 bytes (control) or 33 bytes (data)
 //! ```
 //!
-//! Numbers are big-endian. A responder that requires a secret says so in its mode, and reveals nothing else to clients
-//! that do not know it. Connections for a flow's data prove that they know the key of their session.
+//! Numbers are big-endian. On a control channel the openings are the two messages of a [`noise`](crate::noise)
+//! handshake, of which the first [`BOUND_BYTES`] bytes of the client's hello are the prologue. The proof is an empty
+//! message of the channel, the answer a message with a status and the seed of the session's keys.
+//!
+//! Connections for a flow's data prove that they know a key of their session: the openings are nonces of 32 bytes, the
+//! proof is a MAC over both hellos, and the answer is a status and a MAC.
+//!
+//! The first hello of each version of the protocol has 96 bytes, and the answer of each begins with its own magic, so
+//! that two ends of different versions can say so.
 
-use std::io::{self, Read, Write};
-
-use crate::auth::{self, Bytes32, Role};
+use crate::auth::Bytes32;
+use crate::noise::{Mode, SECOND_BYTES, TAG_BYTES};
 
 pub const CLIENT_HELLO_BYTES: usize = 96;
-pub const RESPONDER_HELLO_BYTES: usize = 48;
-pub const PROOF_BYTES: usize = 32;
-pub const ANSWER_BYTES: usize = 33;
+pub const RESPONDER_HELLO_BYTES: usize = 64;
+/// The beginning of the client's hello that the handshake authenticates.
+pub const BOUND_BYTES: usize = 24;
+/// Of a control channel.
+pub const PROOF_BYTES: usize = TAG_BYTES;
+/// Of a control channel.
+pub const ANSWER_BYTES: usize = 33 + TAG_BYTES;
+/// Of a connection for data.
+pub const DATA_PROOF_BYTES: usize = 32;
+/// Of a connection for data.
+pub const DATA_ANSWER_BYTES: usize = 33;
 
-/// The last byte is the protocol's version.
-const MAGIC: [u8; 8] = *b"whydrop\x03";
+const CLIENT_OPENING_BYTES: usize = CLIENT_HELLO_BYTES - BOUND_BYTES;
+
+/// The version of the protocol.
+pub const VERSION: u8 = 4;
+const NAME: &[u8; 7] = b"whydrop";
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The control channel of a new session.
-    Control,
+    Control(Mode),
     /// The data of one flow of a session.
     Data { session: u64, flow: u32 },
 }
 
+impl Purpose {
+    /// The part of the opening that is not padding.
+    fn opening_bytes(self) -> usize {
+        match self {
+            Purpose::Control(mode) => mode.first_bytes(),
+            Purpose::Data { .. } => size_of::<Bytes32>(),
+        }
+    }
+}
+
 /// The client's hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
     pub purpose: Purpose,
-    pub nonce: Bytes32,
+    /// Without padding.
+    pub opening: Vec<u8>,
 }
 
 /// The responder's hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderHello {
-    /// True if clients must know a secret.
-    pub asks_for_secret: bool,
-    pub nonce: Bytes32,
+    pub greeting: Greeting,
+    pub opening: [u8; SECOND_BYTES],
+}
+
+/// A responder's first answer, before either end has proved anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Greeting {
+    /// The client may prove that it knows the key.
+    Proceed = 0,
+    /// The client has no secret, and the responder requires one.
+    NeedsSecret = 1,
+    /// The client has a secret, and the responder is open.
+    IsOpen = 2,
+    /// The responder computes no more handshakes now.
+    Crowded = 3,
+    /// The client uses another version of the protocol.
+    OtherVersion = 4,
 }
 
 /// The responder's answer to a proof.
@@ -51,7 +94,7 @@ pub struct ResponderHello {
 #[repr(u8)]
 pub enum Status {
     Accepted = 0,
-    /// The proof is wrong: it used another secret, or the session is over.
+    /// The proof is wrong: the session is over. (A client with another secret finds out by itself.)
     WrongProof = 1,
     /// The proof is right, but the responder accepts no more sessions (or connections) now.
     Busy = 2,
@@ -68,23 +111,40 @@ pub enum HelloError {
     Malformed,
 }
 
-impl ClientHello {
-    pub fn new(purpose: Purpose) -> ClientHello {
-        ClientHello {
-            purpose,
-            nonce: auth::nonce(),
-        }
-    }
+/// The first bytes of a hello of this version.
+fn magic(version: u8) -> [u8; 8] {
+    let mut bytes = [version; 8];
+    bytes[..7].copy_from_slice(NAME);
+    bytes
+}
 
-    pub fn encode(&self) -> [u8; CLIENT_HELLO_BYTES] {
-        let mut bytes = [0; CLIENT_HELLO_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        if let Purpose::Data { session, flow } = self.purpose {
+/// The hello of a client of an earlier version, which such a responder answers with its own.
+pub fn hello_of_version(version: u8) -> [u8; CLIENT_HELLO_BYTES] {
+    let mut bytes = [0; CLIENT_HELLO_BYTES];
+    bytes[..8].copy_from_slice(&magic(version));
+    bytes
+}
+
+/// The beginning of a client's hello, which says what the connection is for; the handshake authenticates it.
+pub fn beginning(purpose: Purpose) -> [u8; BOUND_BYTES] {
+    let mut bytes = [0; BOUND_BYTES];
+    bytes[..8].copy_from_slice(&magic(VERSION));
+    match purpose {
+        Purpose::Control(mode) => bytes[9] = u8::from(mode == Mode::Secret),
+        Purpose::Data { session, flow } => {
             bytes[8] = 1;
             bytes[12..16].copy_from_slice(&flow.to_be_bytes());
             bytes[16..24].copy_from_slice(&session.to_be_bytes());
         }
-        bytes[24..56].copy_from_slice(&self.nonce);
+    }
+    bytes
+}
+
+impl ClientHello {
+    pub fn encode(&self) -> [u8; CLIENT_HELLO_BYTES] {
+        let mut bytes = [0; CLIENT_HELLO_BYTES];
+        bytes[..BOUND_BYTES].copy_from_slice(&beginning(self.purpose));
+        bytes[BOUND_BYTES..][..self.opening.len()].copy_from_slice(&self.opening);
         bytes
     }
 
@@ -92,33 +152,41 @@ impl ClientHello {
     /// Why the bytes are not a client's hello.
     pub fn decode(bytes: &[u8; CLIENT_HELLO_BYTES]) -> Result<ClientHello, HelloError> {
         check_magic(bytes)?;
-        let flow = u32::from_be_bytes(array(&bytes[12..16]));
-        let session = u64::from_be_bytes(array(&bytes[16..24]));
-        let purpose = match bytes[8] {
-            0 => Purpose::Control,
-            1 => Purpose::Data { session, flow },
+        let (start, opening) = bytes.split_at(BOUND_BYTES);
+        let flow = u32::from_be_bytes(array(&start[12..16]));
+        let session = u64::from_be_bytes(array(&start[16..24]));
+        let purpose = match start[8..10] {
+            [0, 0] => Purpose::Control(Mode::Open),
+            [0, 1] => Purpose::Control(Mode::Secret),
+            [1, 0] => Purpose::Data { session, flow },
             _ => return Err(HelloError::Malformed),
         };
+        let (opening, padding) = opening.split_at(purpose.opening_bytes());
+        // Every byte before the opening has one meaning or is zero.
+        if beginning(purpose) != start || padding != &[0; CLIENT_OPENING_BYTES][..padding.len()] {
+            return Err(HelloError::Malformed);
+        }
         Ok(ClientHello {
             purpose,
-            nonce: array(&bytes[24..56]),
+            opening: opening.to_vec(),
         })
     }
 }
 
 impl ResponderHello {
-    pub fn new(asks_for_secret: bool) -> ResponderHello {
+    /// A hello that ends the connection.
+    pub fn refusal(greeting: Greeting) -> ResponderHello {
         ResponderHello {
-            asks_for_secret,
-            nonce: auth::nonce(),
+            greeting,
+            opening: [0; SECOND_BYTES],
         }
     }
 
     pub fn encode(&self) -> [u8; RESPONDER_HELLO_BYTES] {
         let mut bytes = [0; RESPONDER_HELLO_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8] = u8::from(self.asks_for_secret);
-        bytes[16..].copy_from_slice(&self.nonce);
+        bytes[..8].copy_from_slice(&magic(VERSION));
+        bytes[8] = self.greeting as u8;
+        bytes[16..].copy_from_slice(&self.opening);
         bytes
     }
 
@@ -126,13 +194,18 @@ impl ResponderHello {
     /// Why the bytes are not a responder's hello.
     pub fn decode(bytes: &[u8; RESPONDER_HELLO_BYTES]) -> Result<ResponderHello, HelloError> {
         check_magic(bytes)?;
-        match bytes[8] {
-            mode @ (0 | 1) => Ok(ResponderHello {
-                asks_for_secret: mode == 1,
-                nonce: array(&bytes[16..]),
-            }),
-            _ => Err(HelloError::Malformed),
-        }
+        let greeting = match bytes[8] {
+            0 => Greeting::Proceed,
+            1 => Greeting::NeedsSecret,
+            2 => Greeting::IsOpen,
+            3 => Greeting::Crowded,
+            4 => Greeting::OtherVersion,
+            _ => return Err(HelloError::Malformed),
+        };
+        Ok(ResponderHello {
+            greeting,
+            opening: array(&bytes[16..]),
+        })
     }
 }
 
@@ -141,134 +214,15 @@ impl ResponderHello {
 /// # Errors
 /// [`HelloError::Foreign`] or [`HelloError::Version`] at the first wrong byte.
 pub fn check_magic(bytes: &[u8]) -> Result<(), HelloError> {
-    let seen = &bytes[..bytes.len().min(MAGIC.len())];
-    if seen == &MAGIC[..seen.len()] {
+    let magic = magic(VERSION);
+    let seen = &bytes[..bytes.len().min(magic.len())];
+    if seen == &magic[..seen.len()] {
         return Ok(());
     }
-    Err(match seen.strip_prefix(&MAGIC[..7]) {
+    Err(match seen.strip_prefix(NAME) {
         Some(&[version]) => HelloError::Version(version),
         _ => HelloError::Foreign,
     })
-}
-
-/// The answer to a client's proof.
-pub fn answer(
-    status: Status,
-    key: &[u8],
-    client_hello: &[u8],
-    responder_hello: &[u8],
-) -> [u8; ANSWER_BYTES] {
-    let mut bytes = [0; ANSWER_BYTES];
-    bytes[0] = status as u8;
-    if status == Status::Accepted {
-        bytes[1..].copy_from_slice(&auth::prove(
-            key,
-            Role::Responder,
-            client_hello,
-            responder_hello,
-        ));
-    }
-    bytes
-}
-
-/// Performs the client's side of the handshake. The connection's reads and writes must time out.
-///
-/// Returns the key of the session (for [`Purpose::Control`]).
-///
-/// # Errors
-/// Why the responder is not the expected one, as a message, or the connection's own error.
-pub fn authenticate(
-    stream: &mut (impl Read + Write),
-    purpose: Purpose,
-    secret: Option<&[u8]>,
-    open_key: &[u8],
-) -> io::Result<Bytes32> {
-    let hello = ClientHello::new(purpose).encode();
-    stream.write_all(&hello)?;
-    let mut theirs = [0; RESPONDER_HELLO_BYTES];
-    stream.read_exact(&mut theirs).map_err(no_responder)?;
-    let responder = ResponderHello::decode(&theirs).map_err(|error| refuse(&not_ours(&error)))?;
-    let key = match (secret, responder.asks_for_secret) {
-        (Some(secret), true) => secret,
-        (None, false) => open_key,
-        (None, true) => {
-            return Err(refuse(
-                "the responder requires a secret: give the file that holds it with --secret-file",
-            ));
-        }
-        (Some(_), false) => {
-            return Err(refuse(
-                "a secret was given, but the responder is open and proves no identity: omit the secret",
-            ));
-        }
-    };
-    stream.write_all(&auth::prove(key, Role::Client, &hello, &theirs))?;
-    let mut answer = [0; ANSWER_BYTES];
-    stream.read_exact(&mut answer).map_err(no_responder)?;
-    match answer[0] {
-        0 => {}
-        1 if purpose != Purpose::Control => {
-            return Err(refuse("the responder has ended the session"));
-        }
-        1 => {
-            return Err(refuse(
-                "the responder refuses the secret: the two ends have different ones",
-            ));
-        }
-        2 if purpose != Purpose::Control => {
-            return Err(refuse("the responder does not expect this connection"));
-        }
-        2 => {
-            return Err(refuse(
-                "the responder accepts no more sessions now, in total or from this client: try later, or raise its \
-                 --max-sessions",
-            ));
-        }
-        other => {
-            return Err(refuse(&format!(
-                "the responder answers with the unknown status {other}"
-            )));
-        }
-    }
-    if !auth::equal(
-        &answer[1..],
-        &auth::prove(key, Role::Responder, &hello, &theirs),
-    ) {
-        return Err(refuse(
-            "the responder does not prove that it knows the secret: it is not the intended one",
-        ));
-    }
-    Ok(auth::prove(key, Role::Session, &hello, &theirs))
-}
-
-fn refuse(message: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, message)
-}
-
-fn no_responder(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => refuse(
-            "a program listens there but closes the connection: it is not a whydrop responder, or it is overloaded",
-        ),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            refuse("a program listens there but does not answer: is it a whydrop responder?")
-        }
-        _ => error,
-    }
-}
-
-fn not_ours(error: &HelloError) -> String {
-    match error {
-        HelloError::Version(version) => {
-            format!(
-                "the responder uses version {version} of the protocol, this program version {}",
-                MAGIC[7]
-            )
-        }
-        HelloError::Foreign | HelloError::Malformed => {
-            "a program that is not a whydrop responder listens there".to_owned()
-        }
-    }
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -283,15 +237,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hello_is_read_back_as_it_was_written(session: u64, flow: u32, nonce: Bytes32, data: bool) {
-            let purpose = if data { Purpose::Data { session, flow } } else { Purpose::Control };
-            let hello = ClientHello { purpose, nonce };
+        fn a_hello_is_read_back_as_it_was_written(
+            session: u64, flow: u32, opening: [u8; SECOND_BYTES], kind in 0..3,
+        ) {
+            let purpose = match kind {
+                0 => Purpose::Data { session, flow },
+                1 => Purpose::Control(Mode::Open),
+                _ => Purpose::Control(Mode::Secret),
+            };
+            let opening = opening[..purpose.opening_bytes()].to_vec();
+            let hello = ClientHello { purpose, opening };
             prop_assert_eq!(ClientHello::decode(&hello.encode()), Ok(hello));
         }
 
         #[test]
-        fn no_bytes_make_the_decoders_panic(bytes: [u8; CLIENT_HELLO_BYTES], cut in 0..20_usize) {
+        fn no_bytes_make_the_decoders_panic(
+            bytes in prop::collection::vec(any::<u8>(), CLIENT_HELLO_BYTES), is_ours: bool, cut in 0..20_usize,
+        ) {
+            let mut bytes: [u8; CLIENT_HELLO_BYTES] = array(&bytes);
+            if is_ours {
+                bytes[..8].copy_from_slice(&magic(VERSION));
+                bytes[8] &= 3;
+            }
             let _ = ClientHello::decode(&bytes);
+            let _ = ResponderHello::decode(&array(&bytes[..RESPONDER_HELLO_BYTES]));
             let _ = check_magic(&bytes[..cut]);
         }
     }
@@ -301,5 +270,19 @@ mod tests {
         assert_eq!(check_magic(b"GET / HTTP/1.1"), Err(HelloError::Foreign));
         assert_eq!(check_magic(b"w"), Ok(()));
         assert_eq!(check_magic(b"whydrop\x01"), Err(HelloError::Version(1)));
+    }
+
+    #[test]
+    fn bytes_without_a_meaning_must_be_zero() {
+        let hello = ClientHello {
+            purpose: Purpose::Control(Mode::Open),
+            opening: vec![7; Mode::Open.first_bytes()],
+        };
+        let bytes = hello.encode();
+        for place in (10..24).chain(24 + 32..CLIENT_HELLO_BYTES) {
+            let mut changed = bytes;
+            changed[place] = 1;
+            assert_eq!(ClientHello::decode(&changed), Err(HelloError::Malformed));
+        }
     }
 }

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use whydrop_traffic::auth::Secret;
-use whydrop_traffic::channel::{End, Reader, Writer};
+use whydrop_traffic::auth::SessionKeys;
+use whydrop_traffic::channel::{Reader, Writer};
 use whydrop_traffic::client::{Host, Planned, Taken, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
-use whydrop_traffic::hello::{self, Purpose};
+use whydrop_traffic::handshake;
 use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::message::{Reply, Request};
 use whydrop_traffic::responder::{Config, Limits, Responder};
 use whydrop_traffic::sample::{Ending, Fate, Interval, Sink};
+use whydrop_traffic::secret::Secret;
 use whydrop_traffic::stop::Stop;
 use whydrop_traffic::udp::{self, FarSide, Link};
 
@@ -488,8 +489,7 @@ fn a_client_that_never_says_what_it_wants_takes_a_place_like_any_other() {
         },
     );
     let mut silent = TcpStream::connect(running.address()).unwrap();
-    let open = Secret::open();
-    hello::authenticate(&mut silent, Purpose::Control, None, open.key()).unwrap();
+    handshake::control(&mut silent, None).unwrap();
     let message = prepare(&running.host(), vec![tcp(0, Direction::Up, 5.0)])
         .err()
         .expect("the only place is taken")
@@ -620,16 +620,16 @@ impl FarSide for NoFarSide {
     }
 }
 
-/// Opens a session's control channel for these flows without whydrop's client; also returns its number and key.
-fn opened(running: &Running, flows: Vec<FlowSpec>) -> (Writer, Reader, u64, [u8; 32]) {
+/// Opens a session's control channel for these flows without whydrop's client; also returns its number and keys.
+fn opened(running: &Running, flows: Vec<FlowSpec>) -> (Writer, Reader, u64, SessionKeys) {
     let mut stream = TcpStream::connect(running.address()).unwrap();
-    let open = Secret::open();
-    let key = hello::authenticate(&mut stream, Purpose::Control, None, open.key()).unwrap();
-    let mut writer = Writer::new(stream.try_clone().unwrap(), key, End::Client, PATIENCE).unwrap();
+    let opened = handshake::control(&mut stream, None).unwrap();
+    let cipher = || opened.cipher.clone();
+    let mut writer = Writer::new(stream.try_clone().unwrap(), cipher(), PATIENCE).unwrap();
     writer.send(&Request::Open { flows }).unwrap();
-    let mut reader = Reader::new(stream, key, End::Responder, 1 << 20);
+    let mut reader = Reader::new(stream, cipher(), 1 << 20);
     match reader.receive(PATIENCE).unwrap() {
-        Some(Reply::Accepted { session }) => (writer, reader, session, key),
+        Some(Reply::Accepted { session }) => (writer, reader, session, opened.keys),
         other => panic!("the session was not accepted: {other:?}"),
     }
 }
@@ -642,12 +642,12 @@ fn a_client_that_sends_far_more_over_udp_than_it_asked_for_is_put_out() {
         duration_s: Some(60.0),
         ..FlowSpec::new(0, Kind::Udp, Direction::Up)
     };
-    let (_writer, mut reader, token, key) = opened(&running, vec![asked.clone()]);
+    let (_writer, mut reader, token, keys) = opened(&running, vec![asked.clone()]);
     let link = Link {
         remote: running.address(),
         source: LocalEnd::default(),
         token,
-        key,
+        key: keys.udp,
     };
     let sent = FlowSpec {
         rate_bps: Some(5e8),

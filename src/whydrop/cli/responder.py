@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 \b
 Examples:
-  head -c 24 /dev/urandom | base64 > secret
+  whydrop secret -o secret
   whydrop responder --secret-file secret
   whydrop responder --open --max-rate 100M
   whydrop responder --secret-file secret --port 4000
@@ -80,10 +80,10 @@ def _serve(responder: Responder, ready: str) -> None:
                     _say(f"metadata of this host: {ending.printable(' '.join(problem.splitlines()))}", sys.stderr)
         responder.stop()
         responder.wait()
-    connections, proved, foreign, wrong_proof, expired, _ = responder.statistics()
+    connections, proved, foreign, wrong_proof, crowded, expired, _ = responder.statistics()
     _say(
         f"stopped after {connections} connections: {proved} authenticated, {wrong_proof} with another secret, "
-        f"{foreign} of another protocol, {expired} silent"
+        f"{foreign} of another protocol, {crowded} above the rate of handshakes, {expired} silent"
     )
 
 

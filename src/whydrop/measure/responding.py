@@ -68,8 +68,11 @@ class Responder:
         """The reason why this host could not be described the last time, given once; ``None`` if it could."""
         return self._serving.problem()
 
-    def statistics(self) -> tuple[int, int, int, int, int, int]:
-        """Connections: all, with the secret, of another protocol, with another secret, silent; then sessions now."""
+    def statistics(self) -> tuple[int, int, int, int, int, int, int]:
+        """Connections: all, authenticated, of another protocol, with another secret, above the rate, silent.
+
+        The rate is that of handshakes. The last number is that of the sessions now.
+        """
         return self._serving.statistics()
 
     def stop(self) -> None:

@@ -5,18 +5,20 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::auth::{Bytes32, Secret};
+use crate::auth::Bytes32;
 use crate::client::Host;
 use crate::flow::FlowSpec;
-use crate::hello::{self, Purpose};
+use crate::handshake::{self, Opened};
 use crate::local_end::LocalEnd;
+use crate::secret::Secret;
 use crate::tcp::options;
+use crate::timed::Timed;
 
-/// How long a host may take to accept a connection, and to answer each step of the handshake.
+/// How long a host may take to accept a connection, and how long for the whole handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most connections that are opened in parallel.
 const AT_ONCE: usize = 16;
@@ -73,8 +75,7 @@ fn lacks(host: &Host) -> String {
 pub struct Connected {
     pub stream: TcpStream,
     pub address: SocketAddr,
-    /// The key of the new session.
-    pub key: Bytes32,
+    pub opened: Opened,
 }
 
 /// Opens the control channel to the first address at which a server listens.
@@ -86,22 +87,27 @@ pub fn control(
     source: &LocalEnd,
     secret: Option<&Secret>,
 ) -> io::Result<Connected> {
-    let (mut stream, address) = first_that_listens(addresses, source)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let (stream, address) = first_that_listens(addresses, source)?;
     stream.set_nodelay(true)?;
-    let open = Secret::open();
-    let key = hello::authenticate(
-        &mut stream,
-        Purpose::Control,
-        secret.map(Secret::key),
-        open.key(),
-    )?;
+    let opened = handshake::control(&mut in_time(&stream), secret).map_err(|error| {
+        if error.kind() != io::ErrorKind::ConnectionAborted {
+            return error;
+        }
+        let version = connected(address, source)
+            .ok()
+            .and_then(|stream| handshake::version(&mut in_time(&stream)));
+        version.map_or(error, handshake::other_version)
+    })?;
     Ok(Connected {
         stream,
         address,
-        key,
+        opened,
     })
+}
+
+/// A connection for the time of a handshake.
+fn in_time(stream: &TcpStream) -> Timed<'_> {
+    Timed::new(stream, Instant::now() + PATIENCE)
 }
 
 fn first_that_listens(
@@ -198,18 +204,8 @@ fn connect(
     spec: &FlowSpec,
 ) -> io::Result<TcpStream> {
     let attempt = || {
-        let mut stream = options::connect(address, source, spec, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        hello::authenticate(
-            &mut stream,
-            Purpose::Data {
-                session,
-                flow: spec.flow,
-            },
-            Some(key),
-            &[],
-        )?;
+        let stream = options::connect(address, source, spec, PATIENCE)?;
+        handshake::data(&mut in_time(&stream), session, spec.flow, key)?;
         options::look_up_often(&stream)?;
         Ok(stream)
     };

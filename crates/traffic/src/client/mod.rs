@@ -25,10 +25,10 @@ mod session;
 use std::io;
 use std::sync::Arc;
 
-use crate::auth::Secret;
 use crate::flow::FlowSpec;
 use crate::local_end::LocalEnd;
 use crate::responder::DEFAULT_PORT;
+use crate::secret::Secret;
 use crate::udp::Trouble;
 
 pub use correcting::{ClockRow, ProbeRow, Taken};

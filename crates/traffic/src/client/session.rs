@@ -10,13 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::auth::Bytes32;
-use crate::channel::{End, Reader, Writer};
+use crate::channel::{Reader, Writer};
 use crate::client::connecting;
 use crate::client::correcting::{ClockRow, Taken};
 use crate::client::expected::Expected;
 use crate::client::{FarEnd, Host};
 use crate::clock;
 use crate::flow::{FlowSpec, Kind};
+use crate::handshake::Opened;
 use crate::icmp;
 use crate::life::Life;
 use crate::local_end::{LocalEnd, with_zone};
@@ -48,6 +49,7 @@ pub struct HostSession {
     control: Option<Mutex<Writer>>,
     stream: Option<TcpStream>,
     token: u64,
+    /// Of its UDP packets.
     key: Bytes32,
     stop: Stop,
     metering: Stop,
@@ -115,15 +117,10 @@ impl HostSession {
         let connecting::Connected {
             stream,
             address,
-            key,
+            opened: Opened { cipher, keys },
         } = connecting::control(&addresses, &host.source, host.secret.as_ref())?;
-        let mut writer = Writer::new(stream.try_clone()?, key, End::Client, SILENCE)?;
-        let mut reader = Reader::new(
-            stream.try_clone()?,
-            key,
-            End::Responder,
-            LONGEST_REPLY_BYTES,
-        );
+        let mut writer = Writer::new(stream.try_clone()?, cipher.clone(), SILENCE)?;
+        let mut reader = Reader::new(stream.try_clone()?, cipher, LONGEST_REPLY_BYTES);
         let far: Vec<FlowSpec> = specs
             .iter()
             .filter(|spec| spec.kind != Kind::Icmp)
@@ -136,14 +133,14 @@ impl HostSession {
             .into_iter()
             .filter(|spec| spec.kind == Kind::Tcp)
             .collect();
-        let connections = connecting::data(address, &host.source, token, &key, tcp)?;
+        let connections = connecting::data(address, &host.source, token, &keys.data, tcp)?;
         let session = HostSession::new(
             host,
             address,
             specs,
             Some((stream, writer)),
             token,
-            key,
+            keys.udp,
             asked,
         );
         session.connections().extend(

@@ -9,10 +9,15 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use crate::auth::{self, Bytes32, Role};
+use crate::auth::Bytes32;
 use crate::clock;
-use crate::hello::{self, ClientHello, PROOF_BYTES, Purpose, ResponderHello, Status};
+use crate::handshake::Opened;
+use crate::hello::{self, ClientHello, Greeting, HelloError, Purpose, ResponderHello, Status};
+use crate::noise::Mode;
+use crate::responder::greeting::{self, Greeted};
 use crate::responder::limits::neighbourhood;
+use crate::responder::rate::Handshakes;
+use crate::secret::Secret;
 use crate::stop::Stop;
 
 /// The most unauthenticated connections at once. Beyond it, the oldest one from the address with most of them is
@@ -33,8 +38,10 @@ pub struct Counts {
     pub authenticated: AtomicU64,
     /// Closed because they did not use this protocol.
     pub foreign: AtomicU64,
-    /// Closed because of a wrong proof.
+    /// Closed because of a wrong proof, or by a client that did not accept the responder's.
     pub wrong_proof: AtomicU64,
+    /// Closed because too many handshakes began at the time.
+    pub crowded: AtomicU64,
     /// Closed because they were silent for too long, or to make room.
     pub expired: AtomicU64,
 }
@@ -45,14 +52,16 @@ fn count(counter: &AtomicU64) {
 
 /// The sessions, which admission consults and which take over connections.
 pub trait Sessions {
-    /// The key that a connection for this purpose must know; `None` if the session does not exist.
-    fn key(&self, purpose: Purpose) -> Option<Vec<u8>>;
-    /// True if clients must know a secret.
-    fn asks_for_secret(&self) -> bool;
+    /// The secret that clients must know, if they must.
+    fn secret(&self) -> Option<&Secret>;
+    /// The key that data connections of a session must know; `None` if the session does not exist.
+    fn data_key(&self, session: u64) -> Option<Bytes32>;
     /// True if one more connection for this purpose can be served.
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool;
-    /// Takes over an authenticated connection, with the key of the session that begins with it.
-    fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32);
+    /// Takes over an authenticated control channel.
+    fn begin(&self, stream: TcpStream, opened: Opened);
+    /// Takes over an authenticated connection for the data of a flow.
+    fn attach(&self, stream: TcpStream, session: u64, flow: u32);
 }
 
 /// A connection that is not authenticated yet.
@@ -62,15 +71,8 @@ struct Pending {
     neighbourhood: IpAddr,
     since_ns: i64,
     received: Vec<u8>,
-    greeted: Option<Greeted>,
-}
-
-/// Its hello has arrived and the responder's hello has been sent.
-struct Greeted {
-    purpose: Purpose,
-    client_hello: Vec<u8>,
-    responder_hello: [u8; hello::RESPONDER_HELLO_BYTES],
-    key: Vec<u8>,
+    /// The client's hello has been answered.
+    greeted: Option<Box<Greeted>>,
 }
 
 /// The next step for a connection after data arrived on it.
@@ -78,7 +80,7 @@ enum Step {
     /// More data must arrive.
     Incomplete,
     Close,
-    Authenticated(Purpose, Bytes32),
+    Authenticated(Purpose, Option<Opened>),
 }
 
 /// Accepts connections on all listeners until `stop`.
@@ -95,6 +97,7 @@ pub fn run(
         epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
         pending: BTreeMap::new(),
         next: FIRST_CONNECTION,
+        handshakes: Handshakes::new(clock::monotonic_ns()),
         sessions,
         counts,
     };
@@ -123,6 +126,7 @@ struct Admission<'a, S> {
     /// By key, which is also the order of arrival.
     pending: BTreeMap<u64, Pending>,
     next: u64,
+    handshakes: Handshakes,
     sessions: &'a S,
     counts: &'a Counts,
 }
@@ -202,23 +206,28 @@ impl<S: Sessions> Admission<'_, S> {
         let Some(connection) = self.pending.get_mut(&key) else {
             return;
         };
-        match connection.receive(self.sessions, self.counts) {
+        match connection.receive(self.sessions, &mut self.handshakes, self.counts) {
             Step::Incomplete => {}
             Step::Close => {
                 self.pending.remove(&key);
             }
-            Step::Authenticated(purpose, session_key) => {
-                let Some(connection) = self.pending.remove(&key) else {
-                    return;
-                };
-                if self.epoll.delete(&connection.stream).is_ok()
-                    && connection.stream.set_nonblocking(false).is_ok()
-                {
-                    count(&self.counts.authenticated);
-                    self.sessions
-                        .authenticated(connection.stream, purpose, session_key);
+            Step::Authenticated(purpose, opened) => {
+                if let Some(connection) = self.pending.remove(&key) {
+                    self.hand_over(connection.stream, purpose, opened);
                 }
             }
+        }
+    }
+
+    fn hand_over(&self, stream: TcpStream, purpose: Purpose, opened: Option<Opened>) {
+        if self.epoll.delete(&stream).is_err() || stream.set_nonblocking(false).is_err() {
+            return;
+        }
+        count(&self.counts.authenticated);
+        match (purpose, opened) {
+            (Purpose::Control(_), Some(opened)) => self.sessions.begin(stream, opened),
+            (Purpose::Data { session, flow }, _) => self.sessions.attach(stream, session, flow),
+            (Purpose::Control(_), None) => {}
         }
     }
 
@@ -235,85 +244,130 @@ impl<S: Sessions> Admission<'_, S> {
 }
 
 impl Pending {
-    fn receive(&mut self, sessions: &impl Sessions, counts: &Counts) -> Step {
+    fn receive(
+        &mut self,
+        sessions: &impl Sessions,
+        handshakes: &mut Handshakes,
+        counts: &Counts,
+    ) -> Step {
         // Never more than the next item: the bytes after the proof belong to the session that takes over the
         // connection.
-        let wanted = if self.greeted.is_some() {
-            PROOF_BYTES
-        } else {
-            hello::CLIENT_HELLO_BYTES
+        let wanted = match &self.greeted {
+            Some(greeted) => greeted.proof_bytes(),
+            None => hello::CLIENT_HELLO_BYTES,
         };
         let mut chunk = [0; hello::CLIENT_HELLO_BYTES];
         match self.stream.read(&mut chunk[..wanted - self.received.len()]) {
+            Ok(0) if self.greeted.is_some() => {
+                // A client with another secret leaves when it has seen the responder's proof.
+                count(&counts.wrong_proof);
+                return Step::Close;
+            }
             Ok(0) => return Step::Close,
             Ok(length) => self.received.extend_from_slice(&chunk[..length]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Incomplete,
             Err(_) => return Step::Close,
         }
-        match &self.greeted {
-            None if hello::check_magic(&self.received).is_err() => {
-                count(&counts.foreign);
-                Step::Close
-            }
-            _ if self.received.len() < wanted => Step::Incomplete,
-            None => self.greet(sessions, counts),
-            Some(greeted) => self.check_proof(greeted, sessions, counts),
-        }
-    }
-
-    fn greet(&mut self, sessions: &impl Sessions, counts: &Counts) -> Step {
-        let bytes = self
-            .received
-            .as_slice()
-            .try_into()
-            .expect("this many were requested");
-        let Ok(hello) = ClientHello::decode(bytes) else {
+        if self.greeted.is_none() && self.is_foreign() {
             count(&counts.foreign);
             return Step::Close;
-        };
-        // A proof for an unknown session fails like any wrong proof, which reveals nothing about sessions.
-        let key = sessions
-            .key(hello.purpose)
-            .unwrap_or_else(|| auth::nonce().to_vec());
-        // The key of a session is never public, so data connections must always prove it.
-        let asks = sessions.asks_for_secret() || hello.purpose != Purpose::Control;
-        let responder_hello = ResponderHello::new(asks).encode();
-        if self.stream.write_all(&responder_hello).is_err() {
-            return Step::Close;
         }
-        let client_hello = std::mem::take(&mut self.received);
-        self.greeted = Some(Greeted {
-            purpose: hello.purpose,
-            client_hello,
-            responder_hello,
-            key,
-        });
-        Step::Incomplete
+        if self.received.len() < wanted {
+            return Step::Incomplete;
+        }
+        match self.greeted.take() {
+            None => self.greet(sessions, handshakes, counts),
+            Some(greeted) => self.check_proof(*greeted, sessions, counts),
+        }
     }
 
-    fn check_proof(&self, greeted: &Greeted, sessions: &impl Sessions, counts: &Counts) -> Step {
-        let Greeted {
-            purpose,
-            client_hello,
-            responder_hello,
-            key,
-        } = greeted;
-        let expected = auth::prove(key, Role::Client, client_hello, responder_hello);
-        let status = if !auth::equal(&self.received, &expected) {
+    /// True at the first byte of another protocol. Another version of this one is answered when its hello is complete.
+    fn is_foreign(&self) -> bool {
+        hello::check_magic(&self.received) == Err(HelloError::Foreign)
+    }
+
+    fn greet(
+        &mut self,
+        sessions: &impl Sessions,
+        handshakes: &mut Handshakes,
+        counts: &Counts,
+    ) -> Step {
+        let received = std::mem::take(&mut self.received);
+        let bytes = received.as_slice().try_into();
+        let bytes = bytes.expect("this many were requested");
+        match answer(bytes, self.from, sessions, handshakes) {
+            Ok((greeted, bytes)) if self.stream.write_all(&bytes).is_ok() => {
+                self.greeted = Some(Box::new(greeted));
+                Step::Incomplete
+            }
+            Ok(_) => Step::Close,
+            Err(greeting) => {
+                count(match greeting {
+                    Some(Greeting::Crowded) => &counts.crowded,
+                    Some(Greeting::NeedsSecret | Greeting::IsOpen) => &counts.wrong_proof,
+                    _ => &counts.foreign,
+                });
+                if let Some(greeting) = greeting {
+                    let refusal = ResponderHello::refusal(greeting).encode();
+                    // A client that has gone needs no reason.
+                    let _ = self.stream.write_all(&refusal);
+                }
+                Step::Close
+            }
+        }
+    }
+
+    fn check_proof(&mut self, greeted: Greeted, sessions: &impl Sessions, counts: &Counts) -> Step {
+        let purpose = greeted.purpose();
+        let status = if !greeted.proves(&self.received) {
             count(&counts.wrong_proof);
             Status::WrongProof
-        } else if !sessions.has_room(*purpose, self.from) {
+        } else if !sessions.has_room(purpose, self.from) {
             Status::Busy
         } else {
             Status::Accepted
         };
-        let answer = hello::answer(status, key, client_hello, responder_hello);
-        if (&self.stream).write_all(&answer).is_err() || status != Status::Accepted {
+        if status == Status::WrongProof && matches!(purpose, Purpose::Control(_)) {
+            // It could not read an answer.
             return Step::Close;
         }
-        Step::Authenticated(
-            *purpose,
-            auth::prove(key, Role::Session, client_hello, responder_hello),
-        )
+        let (answer, opened) = greeted.answer(status);
+        if self.stream.write_all(&answer).is_err() || status != Status::Accepted {
+            return Step::Close;
+        }
+        Step::Authenticated(purpose, opened)
     }
+}
+
+/// Answers a client's hello.
+///
+/// # Errors
+/// What to answer before the connection is closed; `None`: nothing, since the hello is invalid.
+fn answer(
+    hello: &[u8; hello::CLIENT_HELLO_BYTES],
+    from: IpAddr,
+    sessions: &impl Sessions,
+    handshakes: &mut Handshakes,
+) -> Result<(Greeted, [u8; hello::RESPONDER_HELLO_BYTES]), Option<Greeting>> {
+    let hello = ClientHello::decode(hello).map_err(|error| match error {
+        HelloError::Version(_) => Some(Greeting::OtherVersion),
+        HelloError::Foreign | HelloError::Malformed => None,
+    })?;
+    let mode = match hello.purpose {
+        Purpose::Control(mode) => mode,
+        Purpose::Data { session, flow } => {
+            let key = sessions.data_key(session);
+            return Ok(greeting::data(&hello, session, flow, key));
+        }
+    };
+    let secret = sessions.secret();
+    match (mode, Mode::of(secret)) {
+        (Mode::Open, Mode::Secret) => return Err(Some(Greeting::NeedsSecret)),
+        (Mode::Secret, Mode::Open) => return Err(Some(Greeting::IsOpen)),
+        (Mode::Open, Mode::Open) | (Mode::Secret, Mode::Secret) => {}
+    }
+    if !handshakes.begin(from, clock::monotonic_ns()) {
+        return Err(Some(Greeting::Crowded));
+    }
+    greeting::control(&hello, mode, secret).ok_or(None)
 }

@@ -4,7 +4,9 @@
 //! everything that a client may do, and a session ends completely with its control channel.
 
 mod admission;
+mod greeting;
 mod limits;
+mod rate;
 mod session;
 
 use std::collections::HashMap;
@@ -17,8 +19,10 @@ use std::thread;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::auth::{Bytes32, Secret};
+use crate::auth::Bytes32;
+use crate::handshake::Opened;
 use crate::hello::Purpose;
+use crate::secret::Secret;
 use crate::stop::Stop;
 use crate::udp;
 
@@ -55,6 +59,7 @@ pub struct Statistics {
     pub proved: u64,
     pub foreign: u64,
     pub wrong_proof: u64,
+    pub crowded: u64,
     pub expired: u64,
     pub sessions: usize,
 }
@@ -140,6 +145,7 @@ impl Responder {
             proved: read(&counts.authenticated),
             foreign: read(&counts.foreign),
             wrong_proof: read(&counts.wrong_proof),
+            crowded: read(&counts.crowded),
             expired: read(&counts.expired),
             sessions: self.state.sessions().len(),
         }
@@ -225,29 +231,18 @@ impl Drop for Admitted {
 }
 
 impl admission::Sessions for Arc<ServerState> {
-    fn key(&self, purpose: Purpose) -> Option<Vec<u8>> {
-        match purpose {
-            Purpose::Control => Some(
-                self.secret
-                    .clone()
-                    .unwrap_or_else(Secret::open)
-                    .key()
-                    .to_vec(),
-            ),
-            Purpose::Data { session, .. } => self
-                .sessions()
-                .get(&session)
-                .map(|session| session.key.to_vec()),
-        }
+    fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
     }
 
-    fn asks_for_secret(&self) -> bool {
-        self.secret.is_some()
+    fn data_key(&self, session: u64) -> Option<Bytes32> {
+        let sessions = self.sessions();
+        sessions.get(&session).map(|session| session.keys.data)
     }
 
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool {
         match purpose {
-            Purpose::Control => {
+            Purpose::Control(_) => {
                 let by_address = self.by_address();
                 let of_address = by_address.get(&neighbourhood(from)).copied().unwrap_or(0);
                 by_address.values().sum::<usize>() < self.limits.max_sessions
@@ -260,26 +255,23 @@ impl admission::Sessions for Arc<ServerState> {
         }
     }
 
-    fn authenticated(&self, stream: TcpStream, purpose: Purpose, session_key: Bytes32) {
-        match purpose {
-            Purpose::Control => {
-                let Ok(peer) = stream.peer_addr() else { return };
-                let state = self.clone();
-                let admitted = Admitted::new(self, peer.ip());
-                // If no thread can be started, the connection is closed, which the client reports.
-                let _ = thread::Builder::new()
-                    .name("session".to_owned())
-                    .spawn(move || {
-                        Session::serve(&state, stream, session_key, peer.ip());
-                        drop(admitted);
-                    });
-            }
-            Purpose::Data { session, flow } => {
-                let session = self.sessions().get(&session).cloned();
-                if let Some(session) = session {
-                    session.attach(stream, flow);
-                }
-            }
+    fn begin(&self, stream: TcpStream, opened: Opened) {
+        let Ok(peer) = stream.peer_addr() else { return };
+        let state = self.clone();
+        let admitted = Admitted::new(self, peer.ip());
+        // If no thread can be started, the connection is closed, which the client reports.
+        let _ = thread::Builder::new()
+            .name("session".to_owned())
+            .spawn(move || {
+                Session::serve(&state, stream, &opened, peer.ip());
+                drop(admitted);
+            });
+    }
+
+    fn attach(&self, stream: TcpStream, session: u64, flow: u32) {
+        let session = self.sessions().get(&session).cloned();
+        if let Some(session) = session {
+            session.attach(stream, flow);
         }
     }
 }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::auth::Bytes32;
-use crate::channel::{End, Reader, Writer, is_timeout};
+use crate::auth::SessionKeys;
+use crate::channel::{Reader, Writer};
 use crate::clock;
 use crate::flow::{Direction, FlowSpec, Kind};
+use crate::handshake::Opened;
 use crate::life::Life;
 use crate::message::{Reply, Report, Request};
 use crate::responder::ServerState;
@@ -22,6 +23,7 @@ use crate::tcp::meter::{Counter, Meter, Side};
 use crate::tcp::options::Parting;
 use crate::tcp::receive::{self, Begins};
 use crate::tcp::{facts, fill, options};
+use crate::timed::is_timeout;
 use crate::udp;
 
 /// A client that sends nothing for this long, neither messages nor data nor acknowledgments, has disappeared.
@@ -49,7 +51,7 @@ const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
 /// A session, as data connections and UDP packets see it.
 pub struct Session {
     pub token: u64,
-    pub key: Bytes32,
+    pub keys: SessionKeys,
     pub from: IpAddr,
     stop: Stop,
     sink: Arc<Sink>,
@@ -86,11 +88,11 @@ impl Drop for Cleanup<'_> {
 
 impl Session {
     /// Serves one client on its control channel until either end closes the session.
-    pub fn serve(state: &Arc<ServerState>, stream: TcpStream, key: Bytes32, from: IpAddr) {
-        let Ok(mut control) = Control::new(&stream, key) else {
+    pub fn serve(state: &Arc<ServerState>, stream: TcpStream, opened: &Opened, from: IpAddr) {
+        let Ok(mut control) = Control::new(&stream, opened) else {
             return;
         };
-        let session = match control.open(state, key, from) {
+        let session = match control.open(state, opened.keys, from) {
             Ok(Some(session)) => Arc::new(session),
             Ok(None) | Err(_) => return,
         };
@@ -358,14 +360,14 @@ struct Control {
     described: bool,
     /// Probe flows that may still request their arrivals. Each may do so once, because collecting them blocks the
     /// shared UDP port.
-    /// the shared UDP port.
     unasked: HashSet<u32>,
 }
 
 impl Control {
-    fn new(stream: &TcpStream, key: Bytes32) -> io::Result<Control> {
-        let reader = Reader::new(stream.try_clone()?, key, End::Client, LONGEST_REQUEST_BYTES);
-        let writer = Writer::new(stream.try_clone()?, key, End::Responder, SILENCE)?;
+    fn new(stream: &TcpStream, opened: &Opened) -> io::Result<Control> {
+        let cipher = || opened.cipher.clone();
+        let reader = Reader::new(stream.try_clone()?, cipher(), LONGEST_REQUEST_BYTES);
+        let writer = Writer::new(stream.try_clone()?, cipher(), SILENCE)?;
         Ok(Control {
             reader,
             writer,
@@ -378,7 +380,7 @@ impl Control {
     fn open(
         &mut self,
         state: &Arc<ServerState>,
-        key: Bytes32,
+        keys: SessionKeys,
         from: IpAddr,
     ) -> io::Result<Option<Session>> {
         let Some(Request::Open { mut flows }) = self.reader.receive(SILENCE)? else {
@@ -401,7 +403,7 @@ impl Control {
         note_limits(&flows, &asked, &sink);
         let session = Session {
             token: crate::auth::token(),
-            key,
+            keys,
             from,
             stop: Stop::default(),
             meter: Arc::new(Meter::new(sink.clone())),
@@ -422,7 +424,7 @@ impl Control {
         };
         state.udp.register(udp::Registration {
             token: session.token,
-            key,
+            key: keys.udp,
             flows: flows
                 .into_iter()
                 .filter(|flow| flow.kind != Kind::Tcp)

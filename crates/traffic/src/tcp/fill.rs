@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::OnceLock;
 
-use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::FlowSpec;
 use crate::sample::Ending;
 use crate::stop::Stop;
+use crate::timed::is_timeout;
 
 /// Bytes per write where no rate is set: fewer calls per byte.
 const CHUNK_BYTES: usize = 256 << 10;

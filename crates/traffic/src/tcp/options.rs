@@ -11,11 +11,11 @@ use nix::sys::socket::sockopt::SetStruct;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use whydrop_sockets::own;
 
-use crate::channel::is_timeout;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec};
 use crate::local_end::LocalEnd;
 use crate::stop::Stop;
+use crate::timed::is_timeout;
 
 /// Bytes per second at which the kernel paces a socket (socket(7)).
 #[derive(Clone)]

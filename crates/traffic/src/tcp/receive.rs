@@ -6,13 +6,13 @@ use std::net::TcpStream;
 
 use socket2::SockRef;
 
-use crate::channel::is_timeout;
 use crate::clock;
 use crate::sample::Ending;
 use crate::stop::Stop;
 use crate::tcp::brake::Brake;
 use crate::tcp::fill::describe;
 use crate::tcp::meter::Counter;
+use crate::timed::is_timeout;
 
 /// The most that one read takes off the socket.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -3,6 +3,7 @@ use std::net::TcpListener;
 use super::*;
 use crate::flow::Direction;
 use crate::message::Report;
+use crate::noise;
 use crate::sample::Interval;
 use crate::tcp::options;
 
@@ -186,25 +187,22 @@ fn a_responder_that_reports_without_end_is_hung_up_on() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let far = listener.accept().unwrap().0;
-    let (spec, key) = (FlowSpec::new(3, Kind::Tcp, Direction::Up), [7; 32]);
-    let writer = Writer::new(stream.try_clone().unwrap(), key, End::Client, SILENCE).unwrap();
-    let reader = Reader::new(
-        stream.try_clone().unwrap(),
-        key,
-        End::Responder,
-        LONGEST_REPLY_BYTES,
-    );
+    let spec = FlowSpec::new(3, Kind::Tcp, Direction::Up);
+    let (ours, theirs) = noise::both_ends();
+    let (ours, theirs) = (Arc::new(ours), Arc::new(theirs));
+    let writer = Writer::new(stream.try_clone().unwrap(), ours.clone(), SILENCE).unwrap();
+    let reader = Reader::new(stream.try_clone().unwrap(), ours, LONGEST_REPLY_BYTES);
     let session = Arc::new(HostSession::new(
         &Host::new("127.0.0.1"),
         far.local_addr().unwrap(),
         vec![spec],
         Some((stream, writer)),
         0,
-        key,
+        [7; 32],
         Instant::now(),
     ));
     session.spawn("control", move |session| session.receive_replies(reader));
-    let mut writer = Writer::new(far, key, End::Responder, Duration::from_secs(300)).unwrap();
+    let mut writer = Writer::new(far, theirs, Duration::from_secs(300)).unwrap();
     let report = Reply::Report(Report {
         intervals: vec![interval(3); 10],
         ..Report::default()
