@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         batch_plan,
         depth,
         describe_test,
+        new_secret,
         responder,
         roll,
         run,
@@ -82,7 +83,9 @@ _HOMES = {
         "whydrop._core": "CaptureError __version__",
         "whydrop.act.abilities": "Ability doctor",
         "whydrop.api.explaining": "Explanation explain",
-        "whydrop.api.measuring": "batch batch_plan depth describe_test responder roll run start tests watch watch_live",
+        "whydrop.api.measuring": (
+            "batch batch_plan depth describe_test new_secret responder roll run start tests watch watch_live"
+        ),
         "whydrop.api.plotting": "Plot plot plot_names plot_table",
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
         "whydrop.api.changing": "fix pace pace_forget pace_keep pace_revert pace_status",
@@ -160,6 +163,7 @@ __all__ = [
     "import_into",
     "match",
     "metadata",
+    "new_secret",
     "open",
     "pace",
     "pace_forget",

@@ -135,8 +135,9 @@ def test_goodput_at_the_receiver_is_what_the_sender_had_acknowledged(run: Run, f
 
 
 def test_the_secret_must_be_the_same_at_both_ends(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "right").write_text(SECRET)
-    (tmp_path / "wrong").write_text(SECRET + "!")
+    for name, text in (("right", SECRET), ("wrong", SECRET + "!")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
     with responder("--secret-file", str(tmp_path / "right")) as far:
         arguments = ("run", "ping", "--to", far.place, "--duration", "1s", "--output", tmp_path, "--no-plot")
         refused = run("run", "tcp_1up", *arguments[2:], "--secret-file", tmp_path / "wrong")

@@ -30,8 +30,9 @@ Result = TypeVar("Result")
 def far_hosts(to: Sequence[str], port: int | None, secret: str | None) -> list[FarHost]:
     """The hosts, written as ``host`` or ``host:port``; ``port`` is of those without one of their own."""
     from whydrop.measure import far_hosts
+    from whydrop.measure.secret_files import shared_secret
 
-    return far_hosts.far_hosts(to, port, secret or far_hosts.secret())
+    return far_hosts.far_hosts(to, port, secret or shared_secret())
 
 
 def _with_arguments_of(
@@ -519,17 +520,17 @@ def responder(
         describe_host: answer clients that ask for the metadata of this host.
 
     Raises:
-        whydrop.Error: it cannot listen there, or there is no secret and it is not open.
+        whydrop.Error: it cannot listen there, the secret is weak, or there is none and it is not open.
 
     >>> import whydrop
     >>> with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as far:
     ...     far.port > 0
     True
     """
-    from whydrop.measure import far_hosts
     from whydrop.measure.responding import Responder, ResponderError
+    from whydrop.measure.secret_files import shared_secret
 
-    shared = None if open else secret or far_hosts.secret()
+    shared = None if open else secret or shared_secret()
     if shared is None and not open:
         raise ResponderError("give a secret (or set WHYDROP_SECRET), or open=True to serve everyone")
     return Responder(
@@ -541,3 +542,25 @@ def responder(
         max_rate_bps=max_rate_bps,
         describe_host=describe_host,
     )
+
+
+def new_secret(path: str | PathLike[str] | None = None) -> str:
+    """Make a random secret for a responder and its clients.
+
+    Args:
+        path: of a new file to write it into, with mode 600.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+
+    >>> import whydrop
+    >>> whydrop.new_secret().startswith("whydrop-")
+    True
+    """
+    from whydrop import _core
+    from whydrop.measure.secret_files import write_secret
+
+    secret = _core.new_secret()
+    if path is not None:
+        write_secret(Path(path), secret)
+    return secret

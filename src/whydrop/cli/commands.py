@@ -26,6 +26,7 @@ GROUPS = {
         "watch": ("whydrop.cli.watch", "Record the TCP connections of this host."),
         "roll": ("whydrop.cli.roll", "Hold the last seconds of packets for triggers."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
+        "secret": ("whydrop.cli.secret", "Make a secret for a responder and its clients."),
     },
     "Change": {
         "pace": ("whydrop.cli.pace", "Pace packets to one host, and prove that it helps."),

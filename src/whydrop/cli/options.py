@@ -41,12 +41,9 @@ recordings = click.argument("recordings", metavar="RECORDING...", nargs=-1, requ
 
 def secret(path: Path | None) -> str | None:
     """The secret in a file, or that of the environment."""
-    from whydrop.measure import far_hosts
+    from whydrop.measure.secret_files import shared_secret
 
-    try:
-        return far_hosts.secret(path)
-    except ValueError as reason:
-        raise click.UsageError(f"{printable(str(reason))}.") from None
+    return shared_secret(path)
 
 
 far_end = together(

@@ -1,17 +1,12 @@
-"""The far ends of a test: as people write them, how they are reached, and the secret that their responders ask for."""
+"""The far ends of a test: as people write them, and how they are reached."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from whydrop.errors import Mistake
-
-VARIABLE = "WHYDROP_SECRET"
-FILE_VARIABLE = "WHYDROP_SECRET_FILE"
 
 
 class PlaceError(Mistake):
@@ -81,29 +76,6 @@ def host_and_port(written: str) -> tuple[str, int | None]:
 def _is_port(text: str) -> bool:
     # Long numbers are refused by their length: Python refuses to convert the longest at all.
     return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
-
-
-def secret(path: Path | None = None) -> str | None:
-    """The secret in a file; without one that of ``WHYDROP_SECRET_FILE``, or ``WHYDROP_SECRET`` itself.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is not text.
-    """
-    if path is None and (named := os.environ.get(FILE_VARIABLE)):
-        path = Path(named)
-    if path is None:
-        return os.environ.get(VARIABLE, "").strip() or None
-    try:
-        return path.read_text("utf-8").strip()
-    except OSError as reason:
-        raise OSError(
-            reason.errno,
-            f"{reason.strerror}; expected the file of the secret (--secret-file or {FILE_VARIABLE})",
-            path,
-        ) from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8 text; make a secret with: head -c 24 /dev/urandom | base64") from None
 
 
 def cannot_leave(local: str, hosts: Iterable[str], ip_version: int | None) -> str | None:

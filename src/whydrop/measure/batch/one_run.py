@@ -13,6 +13,7 @@ from whydrop.measure.batch.expanding import Run, test_path
 from whydrop.measure.batch.state import State
 from whydrop.measure.far_hosts import FarHost, far_hosts
 from whydrop.measure.plan import Plan, Settings
+from whydrop.measure.secret_files import shared_secret
 from whydrop.measure.tests import FileError, SettingError, UnknownTestError, resolve
 
 # Connecting, describing the hosts, waiting for late packets, writing the recording: as a rule of thumb.
@@ -76,7 +77,7 @@ def run_test(run: Run, output: Path, state: State, tick: Tick) -> Outcome:
     from whydrop.recording.errors import RecordingError
 
     try:
-        secret = run.secret_file.read_text("utf-8").strip() if run.secret_file else None
+        secret = shared_secret(run.secret_file) if run.secret_file else None
         hosts = _hosts_of(run, secret)
         settings = Settings(
             output=output,

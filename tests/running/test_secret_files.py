@@ -1,0 +1,111 @@
+"""``whydrop secret``, and which files of secrets are accepted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import whydrop
+from running.responders import responder
+from whydrop.measure import secret_files
+from whydrop.measure.secret_files import SecretFileError, shared_secret
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+GOOD = "a secret of some length"
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_new_secret_is_printed_or_written_into_a_new_file_of_its_owner_alone(run: Run, tmp_path: Path) -> None:
+    printed = run("secret")
+    assert re.fullmatch(r"whydrop-[a-z2-7]{36}\n", printed.stdout)
+    path = tmp_path / "secret"
+    done = run("secret", "-o", path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert shared_secret(path) == path.read_text().strip() != printed.stdout.strip()
+    before = path.read_text()
+    again = run("secret", "-o", path)
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o640, 0o620, 0o644, 0o666])
+def test_a_file_that_others_can_read_or_change_is_refused_with_the_command_that_corrects_it(
+    tmp_path: Path, mode: int
+) -> None:
+    path = written(tmp_path / "the secret", GOOD, mode)
+    with pytest.raises(SecretFileError, match=f"chmod 600 '{path}'"):
+        shared_secret(path)
+    path.chmod(0o400)
+    assert shared_secret(path) == GOOD
+
+
+def test_a_group_may_read_the_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # systemd gives the user of a service access to a credential by an access list, which the group's bits show.
+    path = written(tmp_path / "secret", GOOD, 0o440)
+    monkeypatch.setattr(secret_files.os, "geteuid", lambda: path.stat().st_uid + 1)
+    assert shared_secret(path) == GOOD
+    path.chmod(0o444)
+    with pytest.raises(SecretFileError):
+        shared_secret(path)
+
+
+def test_a_pipe_is_read_whatever_its_mode(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o644)
+    writer = threading.Thread(target=pipe.write_text, args=(GOOD,))
+    writer.start()
+    assert shared_secret(pipe) == GOOD
+    writer.join()
+
+
+def test_a_file_that_holds_no_secret_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None:
+    for name, content in (("binary", b"\xff" * 20), ("large", b"a" * 5000)):
+        path = tmp_path / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        with pytest.raises(SecretFileError, match=f"whydrop secret -o {path}"):
+            shared_secret(path)
+
+
+def test_weak_secrets_are_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+    made = whydrop.new_secret()
+    for text, expected in (("short", "5 bytes"), ("password" * 3, "easy to guess"), (made[:-1], "copy it again")):
+        path = written(tmp_path / "secret", text)
+        done = run("responder", "--secret-file", path, "--listen", "127.0.0.1", "--port", "0")
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert expected in done.stderr
+        assert "whydrop secret -o FILE" in done.stderr
+
+
+def test_the_mode_of_a_file_is_checked_by_the_commands(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", GOOD, 0o644)
+    for arguments in (("responder",), ("run", "tcp_1up", "--to", "127.0.0.1:9")):
+        done = run(*arguments, "--secret-file", path)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert f"chmod 600 {path}" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_secret_that_was_made_serves_at_both_ends(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    whydrop.new_secret(path)
+    with responder("--secret-file", str(path)) as far:
+        done = run(
+            "run", "tcp_1up", "--to", far.place, "--secret-file", path, "--duration", "1s", "--set", "delay=0.2",
+            "--output", tmp_path, "--no-plot",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "0 with another secret" in far.ask_to_stop()
