@@ -15,7 +15,7 @@ use crate::handshake::Opened;
 use crate::hello::{self, ClientHello, Greeting, HelloError, Purpose, ResponderHello, Status};
 use crate::noise::Mode;
 use crate::responder::greeting::{self, Greeted};
-use crate::responder::limits::neighbourhood;
+use crate::responder::limits::{Limits, neighbourhood};
 use crate::responder::rate::Handshakes;
 use crate::secret::Secret;
 use crate::stop::Stop;
@@ -52,6 +52,7 @@ fn count(counter: &AtomicU64) {
 
 /// The sessions, which admission consults and which take over connections.
 pub trait Sessions {
+    fn limits(&self) -> &Limits;
     /// The secret that clients must know, if they must.
     fn secret(&self) -> Option<&Secret>;
     /// The key that data connections of a session must know; `None` if the session does not exist.
@@ -97,7 +98,7 @@ pub fn run(
         epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
         pending: BTreeMap::new(),
         next: FIRST_CONNECTION,
-        handshakes: Handshakes::new(clock::monotonic_ns()),
+        handshakes: Handshakes::new(sessions.limits(), clock::monotonic_ns()),
         sessions,
         counts,
     };

@@ -231,6 +231,10 @@ impl Drop for Admitted {
 }
 
 impl admission::Sessions for Arc<ServerState> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }

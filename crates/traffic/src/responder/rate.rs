@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::responder::limits::neighbourhood;
+use crate::responder::limits::{Limits, neighbourhood};
 
 /// A rate, and how many may come at once after a pause.
 #[derive(Clone, Copy)]
@@ -18,11 +18,22 @@ const IN_TOTAL: Rate = Rate {
     per_s: 250.0,
     at_once: 250.0,
 };
-/// Of one neighbourhood: more than all tests that a responder runs at once begin together.
+/// Of one neighbourhood.
 const OF_EACH: Rate = Rate {
     per_s: 16.0,
     at_once: 64.0,
 };
+
+impl Rate {
+    /// The same rate, at which this many clients can begin together.
+    fn with_room_for(self, clients: usize) -> Rate {
+        Rate {
+            at_once: self.at_once.max(clients as f64),
+            ..self
+        }
+    }
+}
+
 /// Neighbourhoods with full buckets are forgotten from here on. Few others can exist, since each has taken from the
 /// bucket of all within the last seconds.
 const MANY: usize = 1024;
@@ -63,29 +74,35 @@ impl Bucket {
 
 /// The handshakes of all clients and of each neighbourhood.
 pub struct Handshakes {
+    in_total: Rate,
+    of_each: Rate,
     total: Bucket,
     each: HashMap<IpAddr, Bucket>,
 }
 
 impl Handshakes {
-    pub fn new(now_ns: i64) -> Handshakes {
+    /// All sessions that the limits allow may begin at once.
+    pub fn new(limits: &Limits, now_ns: i64) -> Handshakes {
+        let in_total = IN_TOTAL.with_room_for(limits.max_sessions);
         Handshakes {
-            total: Bucket::full(IN_TOTAL, now_ns),
+            in_total,
+            of_each: OF_EACH.with_room_for(limits.max_sessions_per_address),
+            total: Bucket::full(in_total, now_ns),
             each: HashMap::new(),
         }
     }
 
     /// Counts one more handshake; returns `false` if it is one too many.
     pub fn begin(&mut self, from: IpAddr, now_ns: i64) -> bool {
-        let from = neighbourhood(from);
+        let (from, rate) = (neighbourhood(from), self.of_each);
         let known = self.each.get(&from).copied();
-        let mut own = known.unwrap_or_else(|| Bucket::full(OF_EACH, now_ns));
-        if !own.take(OF_EACH, now_ns) || !self.total.take(IN_TOTAL, now_ns) {
+        let mut own = known.unwrap_or_else(|| Bucket::full(rate, now_ns));
+        if !own.take(rate, now_ns) || !self.total.take(self.in_total, now_ns) {
             return false;
         }
         if self.each.len() >= MANY {
             self.each
-                .retain(|_, bucket| bucket.tokens(OF_EACH, now_ns) < OF_EACH.at_once);
+                .retain(|_, bucket| bucket.tokens(rate, now_ns) < rate.at_once);
         }
         self.each.insert(from, own);
         true
@@ -104,7 +121,7 @@ mod tests {
 
     #[test]
     fn one_neighbourhood_does_not_take_the_handshakes_of_another() {
-        let mut handshakes = Handshakes::new(0);
+        let mut handshakes = Handshakes::new(&Limits::open(), 0);
         let begun = (0..1000)
             .filter(|_| handshakes.begin(address(1), 0))
             .count();
@@ -122,8 +139,22 @@ mod tests {
     }
 
     #[test]
+    fn all_sessions_that_the_limits_allow_may_begin_at_once() {
+        let limits = Limits {
+            max_sessions: 1000,
+            max_sessions_per_address: 1000,
+            ..Limits::authenticated()
+        };
+        let mut handshakes = Handshakes::new(&limits, 0);
+        let begun = (0..2000)
+            .filter(|_| handshakes.begin(address(1), 0))
+            .count();
+        assert_eq!(begun, 1000);
+    }
+
+    #[test]
     fn all_clients_together_begin_no_more_than_the_rate_and_few_are_remembered() {
-        let mut handshakes = Handshakes::new(0);
+        let mut handshakes = Handshakes::new(&Limits::open(), 0);
         let mut begun = 0;
         for number in 0..100_000 {
             begun += usize::from(handshakes.begin(address(number), i64::from(number) * 100_000));
