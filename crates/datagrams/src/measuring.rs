@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-const MAGIC: [u8; 2] = [0x77, 0xd1];
+/// Of the versions of the format.
+const MAGICS: [[u8; 2]; 2] = [[0x77, 0xd2], [0x77, 0xd1]];
 /// The smallest packet.
 const HEADER_BYTES: u32 = 64;
 /// Instead of a flow number: comparisons of clocks.
@@ -94,7 +95,7 @@ pub struct RoundTrips {
 
 impl Numbered {
     pub fn take(&mut self, time_ns: i64, payload_bytes: u32, payload: &[u8]) {
-        if payload_bytes < HEADER_BYTES || !payload.starts_with(&MAGIC) {
+        if payload_bytes < HEADER_BYTES || !MAGICS.iter().any(|magic| payload.starts_with(magic)) {
             return;
         }
         let (Some(&kind), Some(flow)) = (payload.get(2), number32(payload, 4)) else {
@@ -303,7 +304,7 @@ mod tests {
 
     fn packet(kind: u8, flow: u32, number: u64, sent_ns: i64) -> [u8; 64] {
         let mut bytes = [0; 64];
-        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[..2].copy_from_slice(&MAGICS[0]);
         bytes[2] = kind;
         bytes[4..8].copy_from_slice(&flow.to_be_bytes());
         bytes[16..24].copy_from_slice(&number.to_be_bytes());

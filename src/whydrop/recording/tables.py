@@ -150,7 +150,7 @@ PROBES: Schema = {
     # ok, late (answered after the timeout), lost-up, lost-down, lost (direction unknown), not-sent,
     # far-end (lost by the far end itself, or left without an answer by its limits: no loss of the path)
     "fate": _TEXT,
-    "duplicates": _I32,  # answers beyond the first
+    "duplicates": _I32,  # answers beyond the first; of whydrop's own probes: made by the path down
     "reordered": _BOOL,  # answered behind a later one
     "payload_bytes": _I32,
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::copies::Admission;
+
 /// One past the largest sequence number accepted as plausible.
 const END: u64 = 1 << 62;
 
@@ -61,6 +63,19 @@ impl Arrivals {
         }
         self.highest = Some(sequence);
         Arrival::Ahead
+    }
+
+    /// Classifies a sequence number that has not been inserted.
+    pub(crate) fn admission(&self, sequence: u64) -> Admission {
+        if sequence < self.base || sequence >= END {
+            return Admission::Stale;
+        }
+        let place = sequence - self.base;
+        let word = self.words.get((place / 64) as usize).unwrap_or(&0);
+        match word >> (place % 64) & 1 {
+            0 => Admission::New,
+            _ => Admission::Duplicate,
+        }
     }
 
     /// Makes room for `sequence`, dropping the lowest words.
@@ -156,6 +171,8 @@ mod tests {
                     _ => Arrival::Ahead,
                 };
                 plain.insert(sequence);
+                let is_new = arrivals.admission(sequence) == Admission::New;
+                prop_assert_eq!(is_new, expected != Arrival::Duplicate);
                 prop_assert_eq!(arrivals.insert(sequence), expected);
             }
             prop_assert_eq!(arrivals.distinct(), plain.len() as u64);
@@ -179,7 +196,10 @@ mod tests {
             let mut arrivals = Arrivals::new(128);
             let mut counted = BTreeSet::new();
             for sequence in sequences {
-                if matches!(arrivals.insert(sequence), Arrival::Ahead | Arrival::Reordered) {
+                let is_new = arrivals.admission(sequence) == Admission::New;
+                let is_counted = matches!(arrivals.insert(sequence), Arrival::Ahead | Arrival::Reordered);
+                prop_assert_eq!(is_new, is_counted);
+                if is_counted {
                     prop_assert!(counted.insert(sequence));
                 }
                 prop_assert!(arrivals.words.len() <= arrivals.max_words);
@@ -194,6 +214,7 @@ mod tests {
         for sequence in 0..1000 {
             arrivals.insert(sequence);
         }
+        assert_eq!(arrivals.admission(5), Admission::Stale);
         assert_eq!(arrivals.insert(5), Arrival::Forgotten);
         assert_eq!(arrivals.insert(999 - 127), Arrival::Duplicate);
         assert_eq!(arrivals.window(5), 0);

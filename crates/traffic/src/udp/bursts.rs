@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::sample::BurstPacket;
 
+use super::arrivals::Arrivals;
+use super::copies::Admission;
 use super::packet::BurstPlace;
 
 /// After this silence, missing packets of a burst are lost.
 const SILENCE_NS: i64 = 1_000_000_000;
 /// The most rows created at once for bursts that were lost completely; further ones are only counted.
 const MOST_SYNTHETIC_ROWS: u64 = 65_536;
+/// How far behind the highest sequence a packet can be distinguished from a duplicate: packets, and whole bursts.
+const REMEMBERED: usize = 16_384;
+const REMEMBERED_BURSTS: usize = 4;
 
 /// The longest time for which a path may delay packets. A packet of a burst that is not due for longer than this is
 /// invalid.
@@ -37,8 +42,8 @@ pub(crate) struct BurstTally {
     /// A burst with a known start, in the sender's clock.
     known: Option<(u32, i64)>,
     last_received_ns: i64,
+    arrivals: Arrivals,
     arrived: u64,
-    duplicates: u64,
     too_late: u64,
     unlisted: u64,
 }
@@ -53,9 +58,11 @@ impl BurstTally {
         most: u32,
         began_ns: Option<i64>,
     ) -> BurstTally {
+        let packets = packets.max(1);
+        let remembered = REMEMBERED.max(REMEMBERED_BURSTS * packets as usize);
         BurstTally {
             flow,
-            packets: packets.max(1),
+            packets,
             packet_bytes,
             every_ns,
             most,
@@ -64,14 +71,27 @@ impl BurstTally {
             next: 0,
             known: None,
             last_received_ns: i64::MIN,
+            arrivals: Arrivals::new(remembered),
             arrived: 0,
-            duplicates: 0,
             too_late: 0,
             unlisted: 0,
         }
     }
 
-    /// Registers a packet; returns false if it cannot belong to this flow.
+    /// Classifies a packet before it is counted.
+    pub(crate) fn admission(&mut self, place: BurstPlace, received_ns: i64) -> Admission {
+        if place.packets != self.packets || place.place >= place.packets || place.burst >= self.most
+        {
+            return Admission::Misplaced;
+        }
+        if !self.is_due(place.burst, received_ns) {
+            return Admission::Misplaced;
+        }
+        self.arrivals
+            .admission(self.sequence(place.burst, place.place))
+    }
+
+    /// Counts a new packet.
     pub(crate) fn arrive(
         &mut self,
         place: BurstPlace,
@@ -79,17 +99,12 @@ impl BurstTally {
         sent_ns: i64,
         (received_ns, marked): (i64, bool),
         rows: &mut Vec<BurstPacket>,
-    ) -> bool {
-        if place.packets != self.packets || place.place >= place.packets || place.burst >= self.most
-        {
-            return false;
-        }
-        if !self.is_due(place.burst, received_ns) {
-            return false;
-        }
+    ) {
+        self.arrivals
+            .insert(self.sequence(place.burst, place.place));
         if place.burst < self.next {
             self.too_late += 1;
-            return true;
+            return;
         }
         // Packets of the previous burst may still arrive out of order.
         self.settle_until(place.burst.saturating_sub(1), rows);
@@ -97,12 +112,7 @@ impl BurstTally {
             .open
             .entry(place.burst)
             .or_insert_with(|| vec![None; place.packets as usize]);
-        let sent = &mut burst[place.place as usize];
-        if sent.is_some() {
-            self.duplicates += 1;
-            return true;
-        }
-        *sent = Some(sent_ns);
+        burst[place.place as usize] = Some(sent_ns);
         self.arrived += 1;
         self.known = Some((place.burst, sent_ns));
         self.last_received_ns = self.last_received_ns.max(received_ns);
@@ -115,7 +125,6 @@ impl BurstTally {
             payload_bytes: bytes,
             marked,
         });
-        true
     }
 
     /// True if a burst may have been sent by now. A packet of a later one would create rows for all bursts before it.
@@ -155,10 +164,6 @@ impl BurstTally {
 
     pub(crate) fn packets(&self) -> u64 {
         self.arrived
-    }
-
-    pub(crate) fn duplicates(&self) -> u64 {
-        self.duplicates
     }
 
     /// Packets that arrived after their burst was reported as lost.
@@ -273,18 +278,34 @@ mod tests {
         BurstTally::new(9, 4, 100, 1_000_000_000, 1000, None)
     }
 
+    /// Counts a packet of 100 bytes if it is new.
+    fn admit(
+        tally: &mut BurstTally,
+        place: BurstPlace,
+        sent_ns: i64,
+        received_ns: i64,
+        rows: &mut Vec<BurstPacket>,
+    ) -> Admission {
+        let admission = tally.admission(place, received_ns);
+        if admission == Admission::New {
+            tally.arrive(place, 100, sent_ns, (received_ns, false), rows);
+        }
+        admission
+    }
+
     #[test]
     fn every_packet_of_every_burst_gets_one_row() {
         let (mut tally, mut rows) = (tally(), Vec::new());
-        for (burst, number, sent_ns) in [(0, 0, 10), (0, 2, 30), (0, 2, 30), (3, 1, 3_000_000_010)]
-        {
-            assert!(tally.arrive(
-                place(burst, number),
-                100,
-                sent_ns,
-                (sent_ns + 500, false),
-                &mut rows
-            ));
+        for (burst, number, sent_ns, expected) in [
+            (0, 0, 10, Admission::New),
+            (0, 2, 30, Admission::New),
+            (0, 2, 30, Admission::Duplicate),
+            (3, 1, 3_000_000_010, Admission::New),
+            (0, 2, 30, Admission::Duplicate),
+        ] {
+            let place = place(burst, number);
+            let admission = admit(&mut tally, place, sent_ns, sent_ns + 500, &mut rows);
+            assert_eq!(admission, expected);
         }
         tally.finish(Some(5), &mut rows);
         rows.sort_by_key(|row| row.sequence);
@@ -304,29 +325,32 @@ mod tests {
         assert_eq!(rows[3].sent_ns, 30);
         assert_eq!(rows[16].sent_ns, 4_000_000_010);
         assert_eq!(
-            (tally.duplicates(), tally.packets(), tally.unlisted()),
-            (1, 3, 0)
+            (tally.packets(), tally.unlisted(), tally.too_late()),
+            (3, 0, 0)
         );
     }
 
     #[test]
     fn lost_packets_are_reported_after_a_silence_and_later_arrivals_are_too_late() {
         let (mut tally, mut rows) = (tally(), Vec::new());
-        tally.arrive(place(0, 0), 100, 0, (1000, false), &mut rows);
+        admit(&mut tally, place(0, 0), 0, 1000, &mut rows);
         tally.tick(500_000_000, &mut rows);
         assert_eq!(rows.len(), 1);
         tally.tick(2_000_000_000, &mut rows);
         assert_eq!(rows.len(), 4);
-        assert!(tally.arrive(place(0, 1), 100, 0, (2_100_000_000, false), &mut rows));
-        assert_eq!((rows.len(), tally.too_late()), (4, 1));
+        for expected in [Admission::New, Admission::Duplicate] {
+            let admission = admit(&mut tally, place(0, 1), 0, 2_100_000_000, &mut rows);
+            assert_eq!(admission, expected);
+            assert_eq!((rows.len(), tally.too_late()), (4, 1));
+        }
     }
 
     #[test]
     fn a_leap_over_very_many_bursts_makes_no_million_rows() {
         let mut tally = BurstTally::new(9, 4, 100, 1, u32::MAX, None);
         let mut rows = Vec::new();
-        tally.arrive(place(0, 0), 100, 0, (1, false), &mut rows);
-        tally.arrive(place(4_000_000_000, 0), 100, 0, (2, false), &mut rows);
+        admit(&mut tally, place(0, 0), 0, 1, &mut rows);
+        admit(&mut tally, place(4_000_000_000, 0), 0, 2, &mut rows);
         tally.finish(None, &mut rows);
         assert!(rows.len() < 70_000);
         assert_eq!(rows.len() as u64 + tally.unlisted(), 4 * 4_000_000_001);
@@ -338,18 +362,21 @@ mod tests {
         let mut rows = Vec::new();
         for began_ns in [None, Some(0)] {
             let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, began_ns);
-            assert!(tally.arrive(place(0, 0), 100, 0, (0, false), &mut rows));
-            assert!(!tally.arrive(place(40_000, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
+            let mut admitted =
+                |burst, at_ns| admit(&mut tally, place(burst, 0), 0, at_ns, &mut rows);
+            assert_eq!(admitted(0, 0), Admission::New);
+            assert_eq!(admitted(40_000, 5 * SECOND_NS), Admission::Misplaced);
             // An outage of this length is possible, and all packets then arrive at once.
-            assert!(tally.arrive(place(35, 0), 100, 0, (5 * SECOND_NS, false), &mut rows));
+            assert_eq!(admitted(35, 5 * SECOND_NS), Admission::New);
             tally.finish(None, &mut rows);
             assert_eq!(rows.len(), 36 * 4);
             rows.clear();
         }
         // If counting begins in the middle of a flow, the first packet defines when the flow began.
         let mut tally = BurstTally::new(9, 4, 100, SECOND_NS, u32::MAX, None);
-        assert!(tally.arrive(place(1000, 0), 100, 0, (0, false), &mut rows));
-        assert!(!tally.arrive(place(1031, 0), 100, 0, (0, false), &mut rows));
+        let mut admitted = |burst| admit(&mut tally, place(burst, 0), 0, 0, &mut rows);
+        assert_eq!(admitted(1000), Admission::New);
+        assert_eq!(admitted(1031), Admission::Misplaced);
     }
 
     proptest! {
@@ -364,7 +391,7 @@ mod tests {
             for (burst, number, gap_ns) in packets {
                 now_ns += gap_ns;
                 tally.tick(now_ns, &mut rows);
-                if tally.arrive(place(burst, number), 100, now_ns, (now_ns, false), &mut rows) {
+                if admit(&mut tally, place(burst, number), now_ns, now_ns, &mut rows) != Admission::Misplaced {
                     highest = highest.max(Some(burst));
                 } else {
                     prop_assert!(number >= 4);

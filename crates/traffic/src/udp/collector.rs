@@ -1,12 +1,13 @@
 //! The receiver of one stream or flow of bursts: the same code at both ends.
 
-use crate::flow::{FlowSpec, Kind};
+use crate::flow::{Direction, FlowSpec, Kind};
 use crate::sample::{BurstPacket, Interval, Sink};
 
 use super::bursts::BurstTally;
+use super::copies::{Admission, Copies};
 use super::facts;
 use super::marks::{self, Marks};
-use super::packet::{Body, Packet};
+use super::packet::{Body, Packet, Total};
 use super::schedule::Schedule;
 use super::socket::Datagram;
 use super::tally::{StreamPacket, Tally};
@@ -27,10 +28,11 @@ pub(crate) struct Collector {
     intervals: Vec<Interval>,
     packets: Vec<BurstPacket>,
     marks: Marks,
+    copies: Copies,
     /// The most packets that the flow can have.
     planned: u64,
     /// Packets and bursts sent, according to the sender.
-    end: Option<(u64, u32)>,
+    end: Option<Total>,
     is_finished: bool,
 }
 
@@ -70,52 +72,76 @@ impl Collector {
             intervals: Vec::new(),
             packets: Vec::new(),
             marks: Marks::default(),
+            copies: Copies::default(),
             planned,
             end: None,
             is_finished: false,
         }
     }
 
-    /// Counts one packet; returns false if it does not belong to this flow.
-    pub(crate) fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> bool {
-        if self.is_finished || packet.sequence >= self.planned {
-            return false;
+    /// Classifies a packet; counts it if it is a copy.
+    pub(crate) fn admit(&mut self, packet: &Packet, received_ns: i64) -> Admission {
+        let admission = self.admission(packet, received_ns);
+        self.copies.count(admission)
+    }
+
+    fn admission(&mut self, packet: &Packet, received_ns: i64) -> Admission {
+        if packet.sequence >= self.planned {
+            return Admission::Misplaced;
         }
-        let is_ours = match (&mut self.book, packet.body) {
+        let admission = match (&mut self.book, packet.body) {
+            (Book::Stream(tally), Body::Stream) => tally.admission(packet.sequence),
+            (Book::Bursts(tally), Body::Burst(place)) => tally.admission(place, received_ns),
+            _ => Admission::Misplaced,
+        };
+        match admission {
+            Admission::New if self.is_finished => Admission::Stale,
+            admission => admission,
+        }
+    }
+
+    /// Counts a new packet.
+    pub(crate) fn count(&mut self, packet: &Packet, datagram: &Datagram) {
+        match (&mut self.book, packet.body) {
             (Book::Stream(tally), Body::Stream) => {
                 let arrived = StreamPacket {
                     sequence: packet.sequence,
-                    bytes: datagram.bytes.len() as u64,
+                    bytes: datagram.length as u64,
                     sent_ns: packet.sent_ns,
                     received_ns: datagram.received_ns,
                 };
                 tally.arrive(arrived, &mut self.intervals);
-                true
             }
             (Book::Bursts(tally), Body::Burst(place)) => {
-                let bytes = datagram.bytes.len() as u32;
+                let marked = marks::is_marked(datagram.traffic_class);
                 tally.arrive(
                     place,
-                    bytes,
+                    datagram.length as u32,
                     packet.sent_ns,
-                    (
-                        datagram.received_ns,
-                        marks::is_marked(datagram.traffic_class),
-                    ),
+                    (datagram.received_ns, marked),
                     &mut self.packets,
-                )
+                );
             }
-            _ => false,
-        };
-        if is_ours {
-            self.marks.add(datagram.traffic_class);
+            _ => return,
         }
-        is_ours
+        self.marks.add(datagram.traffic_class);
+    }
+
+    /// Counts a packet, new or not; returns true if it is new.
+    pub(crate) fn arrive(&mut self, packet: &Packet, datagram: &Datagram) -> bool {
+        let is_new = self.admit(packet, datagram.received_ns) == Admission::New;
+        if is_new {
+            self.count(packet, datagram);
+        }
+        is_new
     }
 
     /// Registers how many packets and bursts the sender sent.
-    pub(crate) fn announce_end(&mut self, packets: u64, bursts: u32) {
-        self.end = Some((packets.min(self.planned), bursts));
+    pub(crate) fn announce_end(&mut self, total: Total) {
+        self.end = Some(Total {
+            packets: total.packets.min(self.planned),
+            ..total
+        });
     }
 
     /// Passes on rows that accumulated since the last tick; the sink limits their memory.
@@ -151,17 +177,17 @@ impl Collector {
     /// not counted.
     ///
     /// `end_ns` is when the flow was over; a later arrival extends it.
-    pub(crate) fn finish(&mut self, end_ns: i64, direction: &'static str, sink: &Sink) {
+    pub(crate) fn finish(&mut self, end_ns: i64, direction: Direction, sink: &Sink) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
         match &mut self.book {
             Book::Stream(tally) => {
-                let sent = self.end.map(|(packets, _)| packets);
+                let sent = self.end.map(|total| total.packets);
                 tally.finish(sent, end_ns, &mut self.intervals);
             }
             Book::Bursts(tally) => {
-                tally.finish(self.end.map(|(_, bursts)| bursts), &mut self.packets);
+                tally.finish(self.end.map(|total| total.bursts), &mut self.packets);
             }
         }
         self.hand_on(sink);
@@ -186,8 +212,8 @@ impl Collector {
         });
     }
 
-    fn record_facts(&self, direction: &'static str, sink: &Sink) {
-        let is_up = direction == "up";
+    fn record_facts(&self, direction: Direction, sink: &Sink) {
+        let is_up = direction == Direction::Up;
         let mut facts = vec![("packets_received", self.packets().to_string())];
         let dscp_key = if is_up {
             "dscp_received_up"
@@ -201,13 +227,7 @@ impl Collector {
         };
         facts.extend(self.marks.dscp().map(|dscp| (dscp_key, dscp)));
         facts.extend(self.marks.ecn().map(|ecn| (ecn_key, ecn)));
-        let duplicates = match &self.book {
-            Book::Stream(tally) => tally.duplicates(),
-            Book::Bursts(tally) => tally.duplicates(),
-        };
-        if duplicates > 0 {
-            facts.push(("duplicates", duplicates.to_string()));
-        }
+        facts.extend(self.copies.to_facts(direction));
         if let Book::Bursts(tally) = &self.book {
             if tally.too_late() > 0 {
                 facts.push(("packets_too_late", tally.too_late().to_string()));
@@ -244,13 +264,13 @@ mod tests {
             };
             let packet = Packet {
                 flow: 7,
-                token: 0,
                 sequence: 0,
                 sent_ns: 0,
                 body: Body::Burst(place),
             };
             let datagram = Datagram {
                 bytes: &[0; 100],
+                length: 100,
                 from: None,
                 to: None,
                 traffic_class: None,

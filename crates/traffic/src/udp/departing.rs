@@ -17,7 +17,7 @@ use socket2::Socket;
 use crate::clock;
 use crate::sample::{Departure, Sink};
 
-use super::packet::{Body, HEADER_BYTES, Key, Packet};
+use super::packet::{Body, HEADER_BYTES, Keys, Packet};
 use super::transmit::Course;
 
 /// The longest headers before whydrop's own: Ethernet with two VLAN tags, IPv6 and UDP.
@@ -26,8 +26,9 @@ const MOST_BEFORE_BYTES: usize = 22 + 40 + 8;
 /// Departure timestamps of one flow's packets while it sends.
 pub(super) struct Departing<'a> {
     flow: u32,
-    token: u64,
-    key: &'a Key,
+    /// UDP payload of each packet.
+    packet_bytes: usize,
+    keys: &'a Keys,
     socket: &'a Socket,
     sink: &'a Sink,
     rows: Vec<Departure>,
@@ -41,8 +42,8 @@ impl<'a> Departing<'a> {
         let _ = setsockopt(course.socket, sockopt::Timestamping, &stamps);
         Departing {
             flow: course.flow,
-            token: course.token,
-            key: course.key,
+            packet_bytes: course.schedule.packet_bytes,
+            keys: course.keys,
             socket: course.socket,
             sink: course.sink,
             rows: Vec::new(),
@@ -93,9 +94,11 @@ impl<'a> Departing<'a> {
     /// Parses the sequence number of a packet of this flow from the packet with its headers.
     fn sequence(&self, bytes: &[u8]) -> Option<u64> {
         let places = 0..bytes.len().saturating_sub(HEADER_BYTES - 1);
-        let mut packets = places.filter_map(|place| Packet::open(&bytes[place..], self.key).ok());
+        let mut packets = places.filter_map(|place| {
+            Packet::open_own(&bytes[place..], self.packet_bytes, self.keys).ok()
+        });
         let packet = packets.next()?;
-        let is_ours = packet.flow == self.flow && packet.token == self.token;
+        let is_ours = packet.flow == self.flow;
         (is_ours && matches!(packet.body, Body::Burst(_))).then_some(packet.sequence)
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::flow::FlowSpec;
+use crate::flow::{Direction, FlowSpec};
 use crate::sample::{Ending, Sink};
 use crate::stop::Stop;
 use crate::{clock, udp::Link};
@@ -11,7 +11,7 @@ use crate::{clock, udp::Link};
 use super::collector::Collector;
 use super::exchange::End;
 use super::facts;
-use super::packet::{Body, HEADER_BYTES, Key, Nonce, Packet, Refusal};
+use super::packet::{Body, HEADER_BYTES, Nonce, Packet, Refusal};
 use super::schedule::Schedule;
 use super::socket::{self, Inbox};
 use super::transmit::Refusals;
@@ -47,17 +47,12 @@ fn download(
     let schedule = Schedule::of(spec)?;
     let peer = link.remote.to_string();
     let say = |error: io::Error| explained(&error, &peer);
-    let key = Key::new(&link.key);
+    let keys = link.keys();
     let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.receive_buffer_bytes {
         socket::set_receive_buffer(&socket, bytes as usize);
     }
-    let end = End {
-        flow: spec.flow,
-        link,
-        key: &key,
-        socket: &socket,
-    };
+    let end = End::new(spec.flow, &keys, &socket);
     let start_ns = start_ns.saturating_add(clock::ns(spec.start_s));
     let until_ns = clock::now_ns() + ASKING_NS;
     let mut inbox = Inbox::new(INBOX, schedule.packet_bytes.max(HEADER_BYTES));
@@ -68,7 +63,7 @@ fn download(
         end,
         nonce,
         start_ns,
-        proofs: 1,
+        confirmed: None,
         collector: Collector::new(spec, &schedule, Some(start_ns)),
         inbox,
         last_arrival_ns: clock::now_ns().max(start_ns),
@@ -86,7 +81,7 @@ fn download(
         (Ok(true), None) => i64::MIN,
         _ => now_ns,
     };
-    reception.collector.finish(end_ns, "down", sink);
+    reception.collector.finish(end_ns, Direction::Down, sink);
     if lost_by_host > 0 {
         facts::record(
             spec.flow,
@@ -124,7 +119,7 @@ fn challenge(
         inbox,
         until_ns,
         &|| !stop.is_set(),
-        &|| (0, Body::Hello),
+        &|| Body::Hello,
         &mut |packet, _| match packet.body {
             Body::Challenge(nonce) => Some(Ok(nonce)),
             Body::Refused(refusal) => Some(Err(refusal)),
@@ -182,7 +177,8 @@ struct Reception<'a> {
     end: End<'a>,
     nonce: Nonce,
     start_ns: i64,
-    proofs: u64,
+    /// The number of the latest `finish` that was confirmed.
+    confirmed: Option<u64>,
     collector: Collector,
     inbox: Inbox,
     last_arrival_ns: i64,
@@ -196,7 +192,7 @@ impl Reception<'_> {
             &mut self.inbox,
             until_ns,
             &|| !stop.is_set(),
-            &|| (0, proof(nonce, start_ns)),
+            &|| proof(nonce, start_ns),
             &mut |packet, datagram| match packet.body {
                 Body::Accepted => Some(Ok(())),
                 // The first packets of a flow that is already due may arrive before the answer.
@@ -226,9 +222,7 @@ impl Reception<'_> {
             let now_ns = clock::now_ns();
             if now_ns >= alive_ns + KEEPALIVE_NS {
                 alive_ns = now_ns;
-                self.end
-                    .send(self.proofs, proof(self.nonce, self.start_ns))?;
-                self.proofs += 1;
+                self.end.send(proof(self.nonce, self.start_ns))?;
             }
             match self.inbox.receive(self.end.socket, true) {
                 Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED) => {
@@ -275,11 +269,14 @@ impl Reception<'_> {
             };
             match packet.body {
                 Body::Stream | Body::Burst(_) => {
-                    self.last_arrival_ns = datagram.received_ns;
-                    self.collector.arrive(&packet, &datagram);
+                    let is_new = self.collector.arrive(&packet, &datagram);
+                    // Copies do not keep a flow alive.
+                    if is_new {
+                        self.last_arrival_ns = datagram.received_ns;
+                    }
                 }
-                Body::Finish { bursts } => {
-                    self.collector.announce_end(packet.sequence, bursts);
+                Body::Finish(total) => {
+                    self.collector.announce_end(total);
                     finish = Some(packet);
                 }
                 _ => {}
@@ -291,19 +288,25 @@ impl Reception<'_> {
     /// Confirms the end several times: if the confirmation is lost, the sender repeats its request when this end no
     /// longer listens.
     fn confirm(&mut self, finish: &Packet) -> io::Result<()> {
-        let Body::Finish { bursts } = finish.body else {
+        let Body::Finish(total) = finish.body else {
             return Ok(());
         };
+        if self
+            .confirmed
+            .is_some_and(|number| finish.sequence <= number)
+        {
+            return Ok(());
+        }
+        self.confirmed = Some(finish.sequence);
         for _ in 0..3 {
-            self.end.send(finish.sequence, Body::Finished { bursts })?;
+            self.end.send(Body::Finished(total))?;
         }
         Ok(())
     }
 
     fn leave(&mut self) -> io::Result<()> {
         for _ in 0..3 {
-            self.end.send(self.proofs, Body::Leave(self.nonce))?;
-            self.proofs += 1;
+            self.end.send(Body::Leave(self.nonce))?;
         }
         Ok(())
     }

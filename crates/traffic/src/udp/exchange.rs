@@ -1,13 +1,13 @@
 //! Requests that are repeated until they are answered: how both ends agree on a flow's beginning and end.
 
+use std::cell::Cell;
 use std::io;
 
 use socket2::Socket;
 
 use crate::clock;
 
-use super::link::Link;
-use super::packet::{Body, HEADER_BYTES, Key, Packet};
+use super::packet::{Body, HEADER_BYTES, Keys, Packet};
 use super::socket::{Datagram, Envelope, Inbox, send};
 use super::transmit::Refusals;
 
@@ -16,31 +16,44 @@ const AGAIN_NS: i64 = 200_000_000;
 
 /// One end of a flow, at the client.
 pub(crate) struct End<'a> {
-    pub flow: u32,
-    pub link: &'a Link,
-    pub key: &'a Key,
+    flow: u32,
+    keys: &'a Keys,
     /// Connected to the responder, with a short read timeout.
     pub socket: &'a Socket,
+    /// The number of the next request: the responder accepts each number once.
+    next: Cell<u64>,
 }
 
-impl End<'_> {
-    /// Authenticates a packet of this flow from the far end; `None` for any other datagram.
-    pub(crate) fn open(&self, datagram: &Datagram) -> Option<Packet> {
-        Packet::open(datagram.bytes, self.key)
-            .ok()
-            .filter(|packet| packet.token == self.link.token && packet.flow == self.flow)
+impl<'a> End<'a> {
+    pub(crate) fn new(flow: u32, keys: &'a Keys, socket: &'a Socket) -> End<'a> {
+        End {
+            flow,
+            keys,
+            socket,
+            next: Cell::new(0),
+        }
     }
 
-    /// Sends one small packet; transient errors are treated like its loss.
-    pub(crate) fn send(&self, sequence: u64, body: Body) -> io::Result<()> {
+    /// Authenticates a packet of this flow from the far end; `None` for any other datagram.
+    pub(crate) fn open(&self, datagram: &Datagram) -> Option<Packet> {
+        Packet::open(datagram.bytes, datagram.length, self.keys)
+            .ok()
+            .filter(|packet| packet.flow == self.flow)
+    }
+
+    /// Sends one request; transient errors are treated like its loss.
+    pub(crate) fn send(&self, body: Body) -> io::Result<()> {
         let packet = Packet {
             flow: self.flow,
-            token: self.link.token,
-            sequence,
+            sequence: self.next.replace(self.next.get() + 1),
             sent_ns: clock::now_ns(),
             body,
         };
-        match send(self.socket, &Envelope::connected(), &packet.bytes(self.key)) {
+        match send(
+            self.socket,
+            &Envelope::connected(),
+            &packet.bytes(self.keys),
+        ) {
             Err(error) if super::words::may_pass(&error) => Ok(()),
             result => result,
         }
@@ -54,7 +67,7 @@ impl End<'_> {
         inbox: &mut Inbox,
         until_ns: i64,
         goes_on: &dyn Fn() -> bool,
-        request: &dyn Fn() -> (u64, Body),
+        request: &dyn Fn() -> Body,
         is_answer: &mut dyn FnMut(&Packet, &Datagram) -> Option<T>,
     ) -> io::Result<Option<T>> {
         let mut refusals = Refusals::default();
@@ -65,8 +78,7 @@ impl End<'_> {
                 break;
             }
             if now_ns >= next_ns {
-                let (sequence, body) = request();
-                self.send(sequence, body)?;
+                self.send(request())?;
                 next_ns = now_ns + AGAIN_NS;
             }
             match inbox.receive(self.socket, true) {

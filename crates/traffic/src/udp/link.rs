@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use socket2::Socket;
 
+use super::packet::Keys;
 use super::socket;
 use crate::flow::FlowSpec;
 use crate::local_end::LocalEnd;
@@ -27,6 +28,10 @@ pub struct Link {
 }
 
 impl Link {
+    pub(crate) fn keys(&self) -> Keys {
+        Keys::of_client(&self.key, self.token)
+    }
+
     /// Opens a socket for a flow towards the far end.
     pub(crate) fn open(&self, spec: &FlowSpec, read_timeout: Duration) -> io::Result<Socket> {
         socket::connect(

@@ -15,6 +15,7 @@
 //! | `troubles` | an end's own faults: pauses, a full receive buffer |
 //! | `service` | the responder's end: one thread behind one port |
 //! | `clocks` | the offset of the far host's clock |
+//! | `copies` | packets that arrived before: duplicates and replays |
 //! | `exchange`, `exchanges`, `arrivals`, `marks`, `pace`, `words` | small parts of these |
 //! | `socket` | the kernel's interface: timestamps, traffic classes, many packets per call |
 
@@ -22,6 +23,7 @@ mod arrivals;
 mod bursts;
 pub mod clocks;
 mod collector;
+mod copies;
 mod departing;
 mod download;
 mod exchange;

@@ -1,21 +1,19 @@
 //! The wire format: one header for all packets, in the payload of a UDP datagram.
 //!
 //! Integers are big-endian. Padding follows the header up to the requested size. It is pseudo-random, because
-//! middleboxes compress zeros; it is neither authenticated nor read.
+//! middleboxes compress zeros. Its contents are neither read nor authenticated; its length is authenticated.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0–1 | magic: 0x77 0xd1; another version has another magic |
+//! | 0–1 | magic: 0x77 0xd2; another version has another magic |
 //! | 2 | kind, see below |
 //! | 3 | in an answer: the traffic class (differentiated services code point and ECN) that the request arrived with; else 0 |
 //! | 4–7 | flow: its number in the recording; 0xffffffff for exchanges of stamps that belong to no flow |
 //! | 8–15 | token: identifies the session |
-//! | 16–23 | sequence: of the packet in its flow, counted from 0 over packets due (probes) or sent (streams, bursts) |
+//! | 16–23 | sequence: of the packet in its flow, counted from 0 over packets due (probes) or sent (streams, bursts); of a request: counted from 0 over the flow's requests; an answer repeats its request's |
 //! | 24–31 | the sender's clock when it was sent, nanoseconds since the Unix epoch; an answer repeats the request's |
 //! | 32–55 | body, by kind; unused bytes are 0 |
-//! | 56–63 | the first 8 bytes of HMAC-SHA256 (RFC 2104) with the session's key over bytes 2–55 |
-//!
-//! The 54 authenticated bytes fit into one block of SHA-256: that halves what a packet costs.
+//! | 56–63 | the authentication code |
 //!
 //! | kind | from | body |
 //! |---|---|---|
@@ -29,15 +27,25 @@
 //! | 8 accepted | responder | – |
 //! | 9 refused | responder | 32 reason (1 rate, 2 packet size, 3 no such flow), 48–55 the limit |
 //! | 10 leave | client | 32–47 the nonce again |
-//! | 11 finish | sender of a stream or of bursts | 32–35 bursts sent; the sequence is the number of packets sent |
+//! | 11 finish | sender of a stream or of bursts | 32–35 bursts sent, 36–43 packets sent |
 //! | 12 finished | receiver of them | the same |
+//!
+//! **Authentication.** The code is the first 8 bytes of HMAC-SHA256 (RFC 2104) over bytes 2–7, bytes 16–55 and the
+//! datagram's length as two bytes. Each direction has a key of its own: the first block of HKDF-Expand (RFC 5869) from
+//! the session's key, with the direction's name and the token as `info`. So no packet is valid in another session, in
+//! the other direction, or with a padding of another length. The token itself need not be hashed again. The 48
+//! authenticated bytes fit into one block of SHA-256: that halves what a packet costs.
+//!
+//! **Replays.** Probes, streams and bursts carry each sequence once; the receiver keeps a window of sequences and only
+//! counts further copies. Requests are hello, proof, leave, finish and finished; each attempt has a new sequence, and the
+//! responder ignores one that is not higher than the last. Copies are not answered, change no measurement, and use
+//! nothing of a limit.
 //!
 //! An answer, a challenge, an acceptance, a refusal and a `finished` are as long as the packets that they answer, never
 //! longer. Packets with a wrong magic, an unknown token or a wrong code are not answered.
 //!
 //! A flow down (streams, bursts) starts only when the client has proved that it receives at its address: hello,
-//! challenge, proof. Proofs, each with a higher sequence, then keep it alive. A `finish` is repeated until a `finished`
-//! arrives.
+//! challenge, proof. Further proofs then keep it alive. A `finish` is repeated until a `finished` arrives.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -51,34 +59,80 @@ pub(crate) const MAX_BYTES: usize = 65_507;
 /// How many sequence numbers an answer covers.
 pub(crate) const WINDOW: u64 = 64;
 
-const MAGIC: [u8; 2] = [0x77, 0xd1];
-const AUTHENTICATED: std::ops::Range<usize> = 2..56;
+const MAGIC: [u8; 2] = [0x77, 0xd2];
+/// The authenticated bytes before and after the token.
+const BEFORE_TOKEN: std::ops::Range<usize> = 2..8;
+const AFTER_TOKEN: std::ops::Range<usize> = 16..56;
+const AUTHENTICATED_BYTES: usize = 48;
 const CODE: std::ops::Range<usize> = 56..64;
+/// A block of SHA-256 has 64 bytes, of which the end mark and the length take 9.
+const _: () = assert!(AUTHENTICATED_BYTES <= 55);
+const FROM_CLIENT: &[u8] = b"whydrop UDP, client to responder";
+const FROM_RESPONDER: &[u8] = b"whydrop UDP, responder to client";
 
 /// The nonce with which a responder verifies addresses.
 pub(crate) type Nonce = [u8; 16];
 
-/// The key of a session, ready to use.
+/// The keys of a session at one of its ends, ready to use.
 #[derive(Clone)]
-pub(crate) struct Key(Hmac<Sha256>);
+pub(crate) struct Keys {
+    token: u64,
+    /// For the packets that this end sends.
+    own: Hmac<Sha256>,
+    /// For the packets that it receives.
+    peer: Hmac<Sha256>,
+}
 
-impl Key {
-    pub(crate) fn new(key: &[u8; 32]) -> Key {
-        Key(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
+impl Keys {
+    pub(crate) fn of_client(key: &[u8; 32], token: u64) -> Keys {
+        Keys {
+            token,
+            own: derived(key, FROM_CLIENT, token),
+            peer: derived(key, FROM_RESPONDER, token),
+        }
     }
 
-    fn code(&self, header: &[u8]) -> Hmac<Sha256> {
-        let mut code = self.0.clone();
-        code.update(&header[AUTHENTICATED]);
-        code
+    pub(crate) fn of_responder(key: &[u8; 32], token: u64) -> Keys {
+        Keys {
+            token,
+            own: derived(key, FROM_RESPONDER, token),
+            peer: derived(key, FROM_CLIENT, token),
+        }
     }
+}
+
+/// Derives the key of one direction: HKDF-Expand (RFC 5869 section 2.3) of one block. The session's key is random, so
+/// the step that extracts randomness is not needed.
+fn derived(key: &[u8; 32], direction: &[u8], token: u64) -> Hmac<Sha256> {
+    let mut block = keyed(key);
+    block.update(direction);
+    block.update(&token.to_be_bytes());
+    block.update(&[1]);
+    keyed(&block.finalize().into_bytes())
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+/// The authentication code of a header at the start of a datagram of `length` bytes.
+fn code(key: &Hmac<Sha256>, header: &[u8], length: usize) -> Hmac<Sha256> {
+    let (before, after) = (BEFORE_TOKEN.len(), AFTER_TOKEN.len());
+    // Collected first: several short updates cost more than one.
+    let mut authenticated = [0; AUTHENTICATED_BYTES];
+    authenticated[..before].copy_from_slice(&header[BEFORE_TOKEN]);
+    authenticated[before..before + after].copy_from_slice(&header[AFTER_TOKEN]);
+    // No UDP payload is longer.
+    authenticated[before + after..].copy_from_slice(&(length as u16).to_be_bytes());
+    let mut code = key.clone();
+    code.update(&authenticated);
+    code
 }
 
 /// One packet's header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Packet {
     pub flow: u32,
-    pub token: u64,
     pub sequence: u64,
     pub sent_ns: i64,
     pub body: Body,
@@ -97,8 +151,8 @@ pub(crate) enum Body {
     Accepted,
     Refused(Refusal),
     Leave(Nonce),
-    Finish { bursts: u32 },
-    Finished { bursts: u32 },
+    Finish(Total),
+    Finished(Total),
 }
 
 /// The responder's answer to a probe.
@@ -121,6 +175,13 @@ pub(crate) struct BurstPlace {
     pub packets: u32,
 }
 
+/// What the sender of a stream or of bursts sent in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Total {
+    pub packets: u64,
+    pub bursts: u32,
+}
+
 /// Why the responder refuses to send a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -137,6 +198,8 @@ pub(crate) enum Refusal {
 pub(crate) enum Garbage {
     Short,
     Magic,
+    /// Of another session.
+    Token,
     Code,
     Kind,
 }
@@ -153,40 +216,57 @@ pub(crate) fn claimed_token(datagram: &[u8]) -> Result<u64, Garbage> {
 }
 
 impl Packet {
-    /// Parses the header of a datagram and checks its authentication code.
-    pub(crate) fn open(datagram: &[u8], key: &Key) -> Result<Packet, Garbage> {
-        let token = claimed_token(datagram)?;
-        let header = &datagram[..HEADER_BYTES];
-        key.code(header)
+    /// Parses the header at the start of a datagram of `length` bytes from the other end and checks its authentication
+    /// code.
+    pub(crate) fn open(bytes: &[u8], length: usize, keys: &Keys) -> Result<Packet, Garbage> {
+        Packet::checked(bytes, length, keys.token, &keys.peer)
+    }
+
+    /// The same for a packet that this end sent.
+    pub(crate) fn open_own(bytes: &[u8], length: usize, keys: &Keys) -> Result<Packet, Garbage> {
+        Packet::checked(bytes, length, keys.token, &keys.own)
+    }
+
+    fn checked(
+        bytes: &[u8],
+        length: usize,
+        token: u64,
+        key: &Hmac<Sha256>,
+    ) -> Result<Packet, Garbage> {
+        if claimed_token(bytes)? != token {
+            return Err(Garbage::Token);
+        }
+        let header = &bytes[..HEADER_BYTES];
+        code(key, header, length)
             .verify_truncated_left(&header[CODE])
             .map_err(|_| Garbage::Code)?;
         Ok(Packet {
             flow: u32::from_be_bytes(field(header, 4)),
-            token,
             sequence: u64::from_be_bytes(field(header, 16)),
             sent_ns: i64::from_be_bytes(field(header, 24)),
             body: Body::read(header).ok_or(Garbage::Kind)?,
         })
     }
 
-    /// Writes the header to the start of `datagram`, which must have room for it.
-    pub(crate) fn write(&self, datagram: &mut [u8], key: &Key) {
+    /// Writes the header to the start of a whole datagram, which must have room for it.
+    pub(crate) fn write(&self, datagram: &mut [u8], keys: &Keys) {
+        let length = datagram.len();
         let header = &mut datagram[..HEADER_BYTES];
         header.fill(0);
         header[..2].copy_from_slice(&MAGIC);
         header[4..8].copy_from_slice(&self.flow.to_be_bytes());
-        header[8..16].copy_from_slice(&self.token.to_be_bytes());
+        header[8..16].copy_from_slice(&keys.token.to_be_bytes());
         header[16..24].copy_from_slice(&self.sequence.to_be_bytes());
         header[24..32].copy_from_slice(&self.sent_ns.to_be_bytes());
         self.body.write(header);
-        let code = key.code(header).finalize().into_bytes();
+        let code = code(&keys.own, header, length).finalize().into_bytes();
         header[CODE].copy_from_slice(&code[..8]);
     }
 
     /// Encodes the header as a packet without padding.
-    pub(crate) fn bytes(&self, key: &Key) -> [u8; HEADER_BYTES] {
+    pub(crate) fn bytes(&self, keys: &Keys) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        self.write(&mut bytes, key);
+        self.write(&mut bytes, keys);
         bytes
     }
 }
@@ -220,12 +300,8 @@ impl Body {
                 u64::from_be_bytes(field(header, 48)),
             )?),
             10 => Body::Leave(field(header, 32)),
-            11 => Body::Finish {
-                bursts: u32::from_be_bytes(field(header, 32)),
-            },
-            12 => Body::Finished {
-                bursts: u32::from_be_bytes(field(header, 32)),
-            },
+            11 => Body::Finish(Total::read(header)),
+            12 => Body::Finished(Total::read(header)),
             _ => return None,
         })
     }
@@ -257,7 +333,10 @@ impl Body {
                 put(32, &[why]);
                 put(48, &allowed.to_be_bytes());
             }
-            Body::Finish { bursts } | Body::Finished { bursts } => put(32, &bursts.to_be_bytes()),
+            Body::Finish(total) | Body::Finished(total) => {
+                put(32, &total.bursts.to_be_bytes());
+                put(36, &total.packets.to_be_bytes());
+            }
         }
     }
 
@@ -273,8 +352,17 @@ impl Body {
             Body::Accepted => 8,
             Body::Refused(_) => 9,
             Body::Leave(_) => 10,
-            Body::Finish { .. } => 11,
-            Body::Finished { .. } => 12,
+            Body::Finish(_) => 11,
+            Body::Finished(_) => 12,
+        }
+    }
+}
+
+impl Total {
+    fn read(header: &[u8]) -> Total {
+        Total {
+            bursts: u32::from_be_bytes(field(header, 32)),
+            packets: u64::from_be_bytes(field(header, 36)),
         }
     }
 }
@@ -311,8 +399,18 @@ mod tests {
 
     use super::*;
 
-    fn key() -> Key {
-        Key::new(&[7; 32])
+    const TOKEN: u64 = 0x5152_5354_5556_5758;
+
+    fn client() -> Keys {
+        Keys::of_client(&[7; 32], TOKEN)
+    }
+
+    fn responder() -> Keys {
+        Keys::of_responder(&[7; 32], TOKEN)
+    }
+
+    fn total() -> impl Strategy<Value = Total> {
+        any::<(u64, u32)>().prop_map(|(packets, bursts)| Total { packets, bursts })
     }
 
     fn body() -> impl Strategy<Value = Body> {
@@ -346,33 +444,63 @@ mod tests {
             any::<u64>().prop_map(|allowed| Body::Refused(Refusal::PacketSize(allowed))),
             Just(Body::Refused(Refusal::NoSuchFlow)),
             any::<Nonce>().prop_map(Body::Leave),
-            any::<u32>().prop_map(|bursts| Body::Finish { bursts }),
-            any::<u32>().prop_map(|bursts| Body::Finished { bursts }),
+            total().prop_map(Body::Finish),
+            total().prop_map(Body::Finished),
         ]
     }
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(body in body(), numbers in any::<(u32, u64, u64, i64)>(), padding in 0_usize..99) {
-            let packet = Packet { flow: numbers.0, token: numbers.1, sequence: numbers.2, sent_ns: numbers.3, body };
+        fn what_was_written_is_read_again(body in body(), numbers in any::<(u32, u64, i64)>(), padding in 0_usize..99) {
+            let packet = Packet { flow: numbers.0, sequence: numbers.1, sent_ns: numbers.2, body };
             let mut datagram = vec![0xa5; HEADER_BYTES + padding];
-            packet.write(&mut datagram, &key());
-            prop_assert_eq!(claimed_token(&datagram), Ok(packet.token));
-            prop_assert_eq!(Packet::open(&datagram, &key()), Ok(packet));
-            prop_assert_eq!(Packet::open(&datagram, &Key::new(&[8; 32])), Err(Garbage::Code));
+            for (near, far) in [(client(), responder()), (responder(), client())] {
+                packet.write(&mut datagram, &near);
+                prop_assert_eq!(claimed_token(&datagram), Ok(TOKEN));
+                prop_assert_eq!(Packet::open(&datagram, datagram.len(), &far), Ok(packet));
+                prop_assert_eq!(Packet::open_own(&datagram, datagram.len(), &near), Ok(packet));
+            }
+        }
+
+        #[test]
+        fn a_packet_is_valid_in_its_session_and_direction_and_with_its_length_only(
+            body in body(), padding in 0_usize..99, other in 0_usize..MAX_BYTES,
+        ) {
+            let packet = Packet { flow: 1, sequence: 3, sent_ns: 4, body };
+            let mut datagram = vec![0xa5; HEADER_BYTES + padding];
+            packet.write(&mut datagram, &client());
+            let opened = |keys: &Keys, length| Packet::open(&datagram, length, keys);
+            prop_assert_eq!(opened(&responder(), datagram.len()), Ok(packet));
+            prop_assert_eq!(opened(&client(), datagram.len()), Err(Garbage::Code));
+            let key = Keys::of_responder(&[8; 32], TOKEN);
+            prop_assert_eq!(opened(&key, datagram.len()), Err(Garbage::Code));
+            let session = Keys::of_responder(&[7; 32], TOKEN + 1);
+            prop_assert_eq!(opened(&session, datagram.len()), Err(Garbage::Token));
+            if other != datagram.len() {
+                prop_assert_eq!(opened(&responder(), other), Err(Garbage::Code));
+            }
+        }
+
+        #[test]
+        fn a_packet_moved_into_another_session_with_the_same_key_is_refused(body in body()) {
+            let packet = Packet { flow: 1, sequence: 3, sent_ns: 4, body };
+            let mut bytes = packet.bytes(&client());
+            bytes[8..16].copy_from_slice(&(TOKEN + 1).to_be_bytes());
+            let other = Keys::of_responder(&[7; 32], TOKEN + 1);
+            prop_assert_eq!(Packet::open(&bytes, HEADER_BYTES, &other), Err(Garbage::Code));
         }
 
         #[test]
         fn garbage_is_refused_without_a_panic(datagram in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Packet::open(&datagram, &key()).is_err());
+            prop_assert!(Packet::open(&datagram, datagram.len(), &client()).is_err());
         }
 
         #[test]
-        fn a_packet_that_was_changed_in_any_authenticated_bit_is_refused(body in body(), bit in 0_usize..HEADER_BYTES * 8) {
-            let packet = Packet { flow: 1, token: 2, sequence: 3, sent_ns: 4, body };
-            let mut bytes = packet.bytes(&key());
+        fn a_packet_with_any_changed_bit_of_its_header_is_refused(body in body(), bit in 0_usize..HEADER_BYTES * 8) {
+            let packet = Packet { flow: 1, sequence: 3, sent_ns: 4, body };
+            let mut bytes = packet.bytes(&client());
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Packet::open(&bytes, &key()).is_err());
+            prop_assert!(Packet::open(&bytes, HEADER_BYTES, &responder()).is_err());
         }
     }
 
@@ -387,13 +515,12 @@ mod tests {
         };
         let packet = Packet {
             flow: 0x4142_4344,
-            token: 0x5152_5354_5556_5758,
             sequence: 0x6162_6364_6566_6768,
             sent_ns: 0x7172_7374_7576_7778,
             body: Body::Answer(answer),
         };
-        let bytes = packet.bytes(&key());
-        assert_eq!(bytes[..4], [0x77, 0xd1, 2, 0xb8]);
+        let bytes = packet.bytes(&responder());
+        assert_eq!(bytes[..4], [0x77, 0xd2, 2, 0xb8]);
         assert_eq!(bytes[4..8], [0x41, 0x42, 0x43, 0x44]);
         assert_eq!(
             (
@@ -408,8 +535,10 @@ mod tests {
             (0x01, 0x08, 0x11, 0x14, 0x21, 0x24)
         );
         assert_eq!((bytes[48], bytes[55]), (0x31, 0x38));
-        let mut code = Hmac::<Sha256>::new_from_slice(&[7; 32]).unwrap();
-        code.update(&bytes[2..56]);
+        let mut block = keyed(&[7; 32]);
+        block.update(b"whydrop UDP, responder to client\x51\x52\x53\x54\x55\x56\x57\x58\x01");
+        let mut code = keyed(&block.finalize().into_bytes());
+        code.update(&[&bytes[2..8], &bytes[16..56], &[0, 64]].concat());
         assert_eq!(bytes[56..], code.finalize().into_bytes()[..8]);
     }
 }

@@ -16,7 +16,7 @@ use super::isochronous::{Book, DEFAULT_TIMEOUT_S, MOST_OVERDUE_NS, Probing};
 use super::ledger::{Answered, FarStamps, Ledger};
 use super::link::{FarSide, Link, SYNCHRONISATION_FLOW};
 use super::marks::Marks;
-use super::packet::{Body, HEADER_BYTES, Key, Packet};
+use super::packet::{Body, HEADER_BYTES, Keys, Packet};
 use super::schedule::Schedule;
 use super::socket::{self, Datagram, Envelope, Outbox};
 use super::turns::Emitter;
@@ -57,11 +57,10 @@ fn probe(
         false => (Thinning::by_windows(), MOST_OVERDUE_NS),
     };
     let mut book = Book::new(spec.flow, ledger, thinning);
-    let key = Key::new(&link.key);
+    let keys = link.keys();
     let mut sender = Sender {
         flow: spec.flow,
-        token: link.token,
-        key: &key,
+        keys: &keys,
         socket: &socket,
         outbox: Outbox::new(1, schedule.packet_bytes),
     };
@@ -77,10 +76,8 @@ fn probe(
         sink,
     };
     let result = probing.run(&mut book, &mut sender, &mut |datagram, book| {
-        let packet = Packet::open(datagram.bytes, &key).ok();
-        if let Some(packet) =
-            packet.filter(|packet| (packet.token, packet.flow) == (link.token, spec.flow))
-        {
+        let packet = Packet::open(datagram.bytes, datagram.length, &keys).ok();
+        if let Some(packet) = packet.filter(|packet| packet.flow == spec.flow) {
             enter(&packet, datagram, book, &mut marks);
         }
     });
@@ -115,8 +112,7 @@ fn enter(packet: &Packet, datagram: &Datagram, book: &mut Book, marks: &mut Both
 
 struct Sender<'a> {
     flow: u32,
-    token: u64,
-    key: &'a Key,
+    keys: &'a Keys,
     socket: &'a Socket,
     outbox: Outbox,
 }
@@ -125,12 +121,11 @@ impl Emitter for Sender<'_> {
     fn prepare(&mut self, sequence: u64, sent_ns: i64) {
         let packet = Packet {
             flow: self.flow,
-            token: self.token,
             sequence,
             sent_ns,
             body: Body::Probe,
         };
-        packet.write(self.outbox.datagram(0), self.key);
+        packet.write(self.outbox.datagram(0), self.keys);
     }
 
     fn emit(&mut self) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! For tests: a path between client and responder that drops, duplicates or delays packets on instruction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,6 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::packet::HEADER_BYTES;
+
+const MOST_OVERHEARD: usize = 100;
 
 /// The action of the proxy on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ impl Action {
 pub(crate) struct Handled {
     up: Vec<(u8, u64, Action)>,
     down: Vec<(u8, u64, Action)>,
+    /// The latest packets of any kind on the path up, as an eavesdropper sees them.
+    overheard: VecDeque<Vec<u8>>,
 }
 
 impl Handled {
@@ -101,6 +105,11 @@ impl Proxy {
         self.address
     }
 
+    /// The latest packets on the path up.
+    pub(crate) fn overheard(&self) -> Vec<Vec<u8>> {
+        self.did.lock().unwrap().overheard.iter().cloned().collect()
+    }
+
     pub(crate) fn stop(mut self) -> Handled {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -166,6 +175,13 @@ impl Relay {
 
     fn pass(&self, is_up: bool, state: &mut DirectionState, bytes: &[u8], send: &dyn Fn(&[u8])) {
         let kind = bytes[2];
+        if is_up {
+            let overheard = &mut self.did.lock().unwrap().overheard;
+            overheard.push_back(bytes.to_vec());
+            if overheard.len() > MOST_OVERHEARD {
+                overheard.pop_front();
+            }
+        }
         if bytes.len() < HEADER_BYTES || !(1..=4).contains(&kind) {
             // The end of a flow does not overtake delayed packets: on a busy machine they would count as lost.
             state.release(send);

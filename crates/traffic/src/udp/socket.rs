@@ -94,7 +94,10 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 /// A datagram that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
+    /// Cut to the room of the inbox.
     pub bytes: &'a [u8],
+    /// The bytes that arrived.
+    pub length: usize,
     /// `None` if the kernel gave no address.
     pub from: Option<SocketAddr>,
     /// In [`clock::now_ns`]'s time.
@@ -114,14 +117,9 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// Reads the kernel's report on a datagram, cut to `most_bytes`, that arrived no earlier than `earliest_ns`;
-    /// updates the count of datagrams that found the buffer full.
-    fn read(
-        message: &RecvMsg<SockaddrStorage>,
-        most_bytes: usize,
-        earliest_ns: i64,
-        dropped: &mut u32,
-    ) -> Arrival {
+    /// Reads the kernel's report on a datagram that arrived no earlier than `earliest_ns`; updates the count of
+    /// datagrams that found the buffer full.
+    fn read(message: &RecvMsg<SockaddrStorage>, earliest_ns: i64, dropped: &mut u32) -> Arrival {
         let mut stamp_ns = None;
         let mut traffic_class = None;
         let mut to = None;
@@ -145,7 +143,7 @@ impl Arrival {
             }
         }
         Arrival {
-            length: message.bytes.min(most_bytes),
+            length: message.bytes,
             from: message.address.and_then(address),
             received_ns: arrival_ns(stamp_ns, earliest_ns),
             traffic_class,
@@ -212,11 +210,12 @@ impl Inbox {
             libc::in6_pktinfo
         );
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(count, Some(room));
-        let flags = if blocks {
-            MsgFlags::MSG_WAITFORONE
-        } else {
-            MsgFlags::MSG_DONTWAIT
-        };
+        // With MSG_TRUNC the kernel returns the length that a datagram had before it was cut off (udp(7)).
+        let flags = MsgFlags::MSG_TRUNC
+            | match blocks {
+                true => MsgFlags::MSG_WAITFORONE,
+                false => MsgFlags::MSG_DONTWAIT,
+            };
         let messages = match recvmmsg(
             socket.as_raw_fd(),
             &mut headers,
@@ -234,7 +233,7 @@ impl Inbox {
         };
         for message in messages {
             let before = self.dropped;
-            let arrival = Arrival::read(&message, self.each, self.empty_ns, &mut self.dropped);
+            let arrival = Arrival::read(&message, self.empty_ns, &mut self.dropped);
             // The kernel stores the count with each datagram that it adds to the buffer.
             let count = self.dropped.wrapping_sub(before);
             if count > 0 {
@@ -260,7 +259,8 @@ impl Inbox {
             .iter()
             .zip(self.bytes.chunks_exact(self.each))
             .map(|(arrival, bytes)| Datagram {
-                bytes: &bytes[..arrival.length],
+                bytes: &bytes[..arrival.length.min(self.each)],
+                length: arrival.length,
                 from: arrival.from,
                 received_ns: arrival.received_ns,
                 traffic_class: arrival.traffic_class,
@@ -560,6 +560,19 @@ mod tests {
         send(&server, &envelope, b"six").unwrap();
         inbox.receive(&client, true).unwrap();
         assert_eq!(inbox.datagrams().next().unwrap().traffic_class, Some(0xb8));
+    }
+
+    #[test]
+    fn a_datagram_longer_than_its_room_is_cut_off_and_its_length_is_known() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (server, at) = bound(address);
+            let client = connect(at, &LocalEnd::default(), 0, Duration::from_secs(120)).unwrap();
+            send(&client, &Envelope::connected(), &[7; 500]).unwrap();
+            let mut inbox = Inbox::new(2, 64);
+            inbox.receive(&server, true).unwrap();
+            let datagram = inbox.datagrams().next().unwrap();
+            assert_eq!((datagram.bytes, datagram.length), (&[7; 64][..], 500));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::sample::{Datagrams, Interval};
 
 use super::arrivals::{Arrival, Arrivals};
+use super::copies::Admission;
 
 /// How far behind the highest sequence a packet can be distinguished from a duplicate.
 const REMEMBERED: usize = 16_384;
@@ -49,7 +50,6 @@ pub(crate) struct Tally {
     last_received_ns: i64,
     /// Losses in the closed intervals.
     lost: i64,
-    duplicates: u64,
     /// Kept until it is known whether a short remainder follows, which is merged into it.
     closed: Option<Interval>,
 }
@@ -66,12 +66,16 @@ impl Tally {
             last_delay_ns: None,
             last_received_ns: i64::MIN,
             lost: 0,
-            duplicates: 0,
             closed: None,
         }
     }
 
-    /// Counts a packet; intervals that it closes are added to `rows`.
+    /// Classifies a packet before it is counted.
+    pub(crate) fn admission(&self, sequence: u64) -> Admission {
+        self.arrivals.admission(sequence)
+    }
+
+    /// Counts a new packet; intervals that it closes are added to `rows`.
     pub(crate) fn arrive(&mut self, packet: StreamPacket, rows: &mut Vec<Interval>) {
         let start_ns = *self.start_ns.get_or_insert(packet.received_ns);
         if packet.received_ns >= start_ns.saturating_add(self.interval_ns) {
@@ -80,11 +84,7 @@ impl Tally {
         match self.arrivals.insert(packet.sequence) {
             Arrival::Ahead => {}
             Arrival::Reordered => self.count.reordered += 1,
-            Arrival::Duplicate => {
-                self.duplicates += 1;
-                return;
-            }
-            Arrival::Forgotten => return,
+            Arrival::Duplicate | Arrival::Forgotten => return,
         }
         self.count.packets += 1;
         self.count.bytes += packet.bytes;
@@ -127,10 +127,6 @@ impl Tally {
 
     pub(crate) fn packets(&self) -> u64 {
         self.arrivals.distinct()
-    }
-
-    pub(crate) fn duplicates(&self) -> u64 {
-        self.duplicates
     }
 
     fn close_until(&mut self, until_ns: i64, rows: &mut Vec<Interval>) {
@@ -232,6 +228,11 @@ mod tests {
         let mut tally = Tally::new(3, 10_000_000, None);
         let mut rows = Vec::new();
         for (sequence, at_ms) in [(0, 100), (1, 101), (4, 104), (2, 112), (4, 113), (5, 135)] {
+            let expected = match at_ms {
+                113 => Admission::Duplicate,
+                _ => Admission::New,
+            };
+            assert_eq!(tally.admission(sequence), expected);
             tally.arrive(packet(sequence, at_ms * 1_000_000), &mut rows);
         }
         tally.finish(Some(8), 140_000_000, &mut rows);
@@ -242,7 +243,6 @@ mod tests {
         assert_eq!(spans, [(100, 110), (110, 120), (120, 130), (130, 140)]);
         let counts: Vec<_> = rows.iter().map(counted).collect();
         assert_eq!(counts, [(3, 2, 0), (1, -1, 1), (0, 0, 0), (1, 2, 0)]);
-        assert_eq!(tally.duplicates(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::pace;
 use crate::sample::Sink;
 
 use super::departing::Departing;
-use super::packet::{Body, BurstPlace, Key, Packet};
+use super::packet::{Body, BurstPlace, Keys, Packet, Total};
 use super::schedule::Schedule;
 use super::socket::{Envelope, Outbox};
 use super::words;
@@ -39,8 +39,7 @@ const REFUSED_TIMES: u32 = 3;
 /// A flow to send.
 pub(crate) struct Course<'a> {
     pub flow: u32,
-    pub token: u64,
-    pub key: &'a Key,
+    pub keys: &'a Keys,
     pub schedule: &'a Schedule,
     pub is_bursts: bool,
     pub socket: &'a Socket,
@@ -65,6 +64,16 @@ pub(crate) struct Outcome {
     /// False if the flow was cut short.
     pub is_complete: bool,
     refused: Refusals,
+}
+
+impl Outcome {
+    /// The numbers that the end of the flow announces.
+    pub(crate) fn total(&self) -> Total {
+        Total {
+            packets: self.packets,
+            bursts: self.bursts,
+        }
+    }
 }
 
 /// "Connection refused" errors so far.
@@ -243,12 +252,11 @@ impl Transmission<'_> {
     fn stamp(&mut self, number: usize, sequence: u64, body: Body, now_ns: i64) {
         let packet = Packet {
             flow: self.course.flow,
-            token: self.course.token,
             sequence,
             sent_ns: now_ns,
             body,
         };
-        packet.write(self.outbox.datagram(number), self.course.key);
+        packet.write(self.outbox.datagram(number), self.course.keys);
     }
 
     /// Sends the first `count` packets of the outbox. Packets that the kernel refuses are counted and omitted.

@@ -11,7 +11,7 @@ use crate::{clock, udp::Link};
 
 use super::exchange::{End, small_inbox};
 use super::facts;
-use super::packet::{Body, Key};
+use super::packet::Body;
 use super::schedule::Schedule;
 use super::socket::{self, Envelope};
 use super::transmit::{Course, Outcome, transmit};
@@ -40,7 +40,7 @@ fn upload(
     let schedule = Schedule::of(spec)?;
     let peer = link.remote.to_string();
     let say = |error: io::Error| explained(&error, &peer);
-    let key = Key::new(&link.key);
+    let keys = link.keys();
     let socket = link.open(spec, READ_TIMEOUT).map_err(say)?;
     if let Some(bytes) = spec.send_buffer_bytes {
         socket::set_send_buffer(&socket, bytes as usize);
@@ -48,8 +48,7 @@ fn upload(
     let goes_on = || !stop.is_set();
     let course = Course {
         flow: spec.flow,
-        token: link.token,
-        key: &key,
+        keys: &keys,
         schedule: &schedule,
         is_bursts: spec.kind == Kind::Burst,
         socket: &socket,
@@ -67,12 +66,7 @@ fn upload(
             None => format!("{peer}: no packet was due in the flow's duration"),
         });
     }
-    let end = End {
-        flow: spec.flow,
-        link,
-        key: &key,
-        socket: &socket,
-    };
+    let end = End::new(spec.flow, &keys, &socket);
     if !finish(&end, &outcome, stop).map_err(say)? && !stop.is_set() {
         return Err(format!(
             "{peer}: the responder did not confirm the end of the flow within {} s: it has stopped, or the path blocks \
@@ -109,20 +103,13 @@ fn finish(end: &End, outcome: &Outcome, stop: &Stop) -> io::Result<bool> {
     };
     let was_set = stop.is_set();
     let goes_on = || was_set || !stop.is_set();
-    let request = || {
-        (
-            outcome.packets,
-            Body::Finish {
-                bursts: outcome.bursts,
-            },
-        )
-    };
+    let request = || Body::Finish(outcome.total());
     let confirmed = end.ask(
         &mut small_inbox(),
         clock::now_ns() + limit_ns,
         &goes_on,
         &request,
-        &mut |packet, _| matches!(packet.body, Body::Finished { .. }).then_some(()),
+        &mut |packet, _| matches!(packet.body, Body::Finished(_)).then_some(()),
     )?;
     Ok(confirmed.is_some())
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 
 use hmac::{Hmac, Mac};
@@ -15,8 +15,9 @@ use crate::flow::{FlowSpec, Kind};
 use crate::sample::Sink;
 use crate::stop::Stop;
 
+use super::super::copies::{Admission, Requests};
 use super::super::facts;
-use super::super::packet::{Body, Key, Nonce, Packet, Refusal};
+use super::super::packet::{Body, Keys, Nonce, Packet, Refusal};
 use super::super::schedule::Schedule;
 use super::super::socket::{Envelope, send};
 use super::super::transmit::{Course, Outcome, transmit};
@@ -45,11 +46,13 @@ pub(super) struct ReplyPath<'a> {
 
 /// One flow down.
 pub(super) struct Down {
+    token: u64,
     spec: FlowSpec,
     schedule: Schedule,
     refusal: Option<Refusal>,
     ends_ns: i64,
     secret: [u8; 32],
+    requests: Requests,
     running: Option<Running>,
 }
 
@@ -65,14 +68,13 @@ struct Running {
 struct Signals {
     /// The time of the latest proof.
     alive_ns: AtomicI64,
-    /// The highest sequence of a proof: none is accepted twice.
-    proof: AtomicU64,
     is_left: AtomicBool,
     is_confirmed: AtomicBool,
 }
 
 impl Down {
     pub(super) fn new(
+        token: u64,
         spec: &FlowSpec,
         schedule: Schedule,
         refusal: Option<Refusal>,
@@ -80,6 +82,8 @@ impl Down {
         secret: [u8; 32],
     ) -> Down {
         Down {
+            token,
+            requests: Requests::default(),
             spec: spec.clone(),
             schedule,
             refusal,
@@ -87,6 +91,11 @@ impl Down {
             secret,
             running: None,
         }
+    }
+
+    /// Registers a request before it is served.
+    pub(super) fn admit(&mut self, packet: &Packet) -> Admission {
+        self.requests.admit(packet.sequence)
     }
 
     pub(super) fn class(&self) -> u8 {
@@ -98,7 +107,7 @@ impl Down {
         &mut self,
         packet: &Packet,
         reply_path: &ReplyPath,
-        key: &Key,
+        keys: &Keys,
         sink: &Arc<Sink>,
         now_ns: i64,
     ) -> Option<Body> {
@@ -107,28 +116,24 @@ impl Down {
                 .then_some(Body::Refused(refusal));
         }
         match packet.body {
-            Body::Hello => Some(Body::Challenge(self.nonce(
-                packet.token,
-                reply_path.from,
-                now_ns / EPOCH_NS,
-            ))),
+            Body::Hello => Some(Body::Challenge(
+                self.nonce(reply_path.from, now_ns / EPOCH_NS),
+            )),
             Body::Proof { nonce, start_in_ns } => match &self.running {
                 Some(running) => running
-                    .keep_alive(packet, nonce, reply_path.from, now_ns)
+                    .keep_alive(nonce, reply_path.from, now_ns)
                     .then_some(Body::Accepted),
                 None => {
                     let epoch = now_ns / EPOCH_NS;
                     let is_proved = [epoch, epoch - 1]
                         .iter()
-                        .any(|&epoch| nonce == self.nonce(packet.token, reply_path.from, epoch));
+                        .any(|&epoch| nonce == self.nonce(reply_path.from, epoch));
                     if !is_proved {
                         return None;
                     }
                     let start_ns =
                         now_ns.saturating_add(i64::try_from(start_in_ns).unwrap_or(i64::MAX));
-                    let running = self
-                        .start(packet, nonce, reply_path, key, sink, start_ns)
-                        .ok()?;
+                    let running = self.start(nonce, reply_path, keys, sink, start_ns).ok()?;
                     self.running = Some(running);
                     Some(Body::Accepted)
                 }
@@ -143,7 +148,7 @@ impl Down {
                 }
                 None
             }
-            Body::Finished { .. } => {
+            Body::Finished(_) => {
                 if let Some(running) = &self.running {
                     running.signals.is_confirmed.store(true, Ordering::Relaxed);
                 }
@@ -161,10 +166,10 @@ impl Down {
     }
 
     /// Computes the nonce that only a host receiving at `address` can know; it is recomputed instead of stored.
-    fn nonce(&self, token: u64, address: SocketAddr, epoch: i64) -> Nonce {
+    fn nonce(&self, address: SocketAddr, epoch: i64) -> Nonce {
         let mut code =
             Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
-        code.update(&token.to_be_bytes());
+        code.update(&self.token.to_be_bytes());
         code.update(&self.spec.flow.to_be_bytes());
         code.update(&epoch.to_be_bytes());
         code.update(address.to_string().as_bytes());
@@ -176,25 +181,22 @@ impl Down {
 
     fn start(
         &self,
-        packet: &Packet,
         nonce: Nonce,
         reply_path: &ReplyPath,
-        key: &Key,
+        keys: &Keys,
         sink: &Arc<Sink>,
         start_ns: i64,
     ) -> io::Result<Running> {
         let signals = Arc::new(Signals {
             alive_ns: AtomicI64::new(clock::now_ns()),
-            proof: AtomicU64::new(packet.sequence),
             is_left: AtomicBool::new(false),
             is_confirmed: AtomicBool::new(false),
         });
         let sender = Sender {
             flow: self.spec.flow,
-            token: packet.token,
             is_bursts: self.spec.kind == Kind::Burst,
             schedule: self.schedule.clone(),
-            key: key.clone(),
+            keys: keys.clone(),
             socket: Arc::clone(reply_path.socket),
             envelope: Envelope::new(
                 reply_path.domain,
@@ -222,29 +224,22 @@ impl Down {
 }
 
 impl Running {
-    /// True if this proof comes from the flow's client. The first proof may be repeated: its answer can be lost.
-    fn keep_alive(&self, packet: &Packet, nonce: Nonce, from: SocketAddr, now_ns: i64) -> bool {
-        if nonce != self.nonce || from != self.address {
-            return false;
-        }
-        let highest = self
-            .signals
-            .proof
-            .fetch_max(packet.sequence, Ordering::Relaxed);
-        if packet.sequence > highest {
+    /// True if this proof, which is no copy of an earlier one, comes from the flow's client.
+    fn keep_alive(&self, nonce: Nonce, from: SocketAddr, now_ns: i64) -> bool {
+        let is_clients = nonce == self.nonce && from == self.address;
+        if is_clients {
             self.signals.alive_ns.store(now_ns, Ordering::Relaxed);
         }
-        packet.sequence >= highest
+        is_clients
     }
 }
 
 /// The thread that sends one flow down.
 struct Sender {
     flow: u32,
-    token: u64,
     is_bursts: bool,
     schedule: Schedule,
-    key: Key,
+    keys: Keys,
     socket: Arc<Socket>,
     envelope: Envelope,
     client: SocketAddr,
@@ -260,8 +255,7 @@ impl Sender {
         clock::sharpen_timers();
         let course = Course {
             flow: self.flow,
-            token: self.token,
-            key: &self.key,
+            keys: &self.keys,
             schedule: &self.schedule,
             is_bursts: self.is_bursts,
             socket: &self.socket,
@@ -293,20 +287,17 @@ impl Sender {
     }
 
     fn finish(&self, outcome: &Outcome) {
-        for _ in 0..FINISH_TIMES {
+        for number in 0..FINISH_TIMES {
             if !self.goes_on() || self.signals.is_confirmed.load(Ordering::Relaxed) {
                 return;
             }
             let packet = Packet {
                 flow: self.flow,
-                token: self.token,
-                sequence: outcome.packets,
+                sequence: number.into(),
                 sent_ns: clock::now_ns(),
-                body: Body::Finish {
-                    bursts: outcome.bursts,
-                },
+                body: Body::Finish(outcome.total()),
             };
-            let _ = send(&self.socket, &self.envelope, &packet.bytes(&self.key));
+            let _ = send(&self.socket, &self.envelope, &packet.bytes(&self.keys));
             let next_ns = clock::now_ns() + FINISH_AGAIN_NS;
             let is_open = || self.goes_on() && !self.signals.is_confirmed.load(Ordering::Relaxed);
             crate::pace::wait(next_ns, &is_open);

@@ -77,11 +77,14 @@ pub struct Statistics {
     pub garbage: u64,
     /// Ignored: the session is unknown or over.
     pub unknown_token: u64,
-    /// Ignored: the code is wrong, so the sender does not know the session's key.
+    /// Ignored: the code is wrong. The sender does not know the session's key, or the datagram was changed, lengthened,
+    /// shortened or reflected.
     pub wrong_key: u64,
     /// Ignored: authentic, but not part of this flow or outside its plan.
     pub misplaced: u64,
-    /// Ignored: so old that they may be replays.
+    /// Ignored: copies of packets that had arrived, made by the path or replayed.
+    pub repeated: u64,
+    /// Ignored: so old that they may be copies.
     pub stale: u64,
     /// Ignored: far more data than the session's flows may send.
     pub overrun: u64,
@@ -348,7 +351,7 @@ fn serve_datagram(
     statistics: &mut Statistics,
 ) {
     statistics.received_packets += 1;
-    statistics.received_bytes += datagram.bytes.len() as u64;
+    statistics.received_bytes += datagram.length as u64;
     let (Ok(token), Some(from)) = (claimed_token(datagram.bytes), datagram.from) else {
         statistics.garbage += 1;
         return;
@@ -360,7 +363,7 @@ fn serve_datagram(
         statistics.unknown_token += 1;
         return;
     };
-    let packet = match Packet::open(datagram.bytes, open.key()) {
+    let packet = match Packet::open(datagram.bytes, datagram.length, open.keys()) {
         Ok(packet) => packet,
         Err(Garbage::Code) => {
             statistics.wrong_key += 1;
@@ -371,10 +374,6 @@ fn serve_datagram(
             return;
         }
     };
-    if !open.takes(datagram) {
-        statistics.overrun += 1;
-        return;
-    }
     let envelope = |class| Envelope::new(port.domain, from, datagram.to, class);
     let reply_path = down::ReplyPath {
         socket: &port.socket,
@@ -396,6 +395,8 @@ fn serve_datagram(
         }
         Verdict::Counted => {}
         Verdict::Misplaced => statistics.misplaced += 1,
+        Verdict::Repeated => statistics.repeated += 1,
+        Verdict::Overrun => statistics.overrun += 1,
         Verdict::Stale => statistics.stale += 1,
         Verdict::Withheld => statistics.withheld += 1,
     }
@@ -413,6 +414,7 @@ impl Statistics {
         self.unknown_token += other.unknown_token;
         self.wrong_key += other.wrong_key;
         self.misplaced += other.misplaced;
+        self.repeated += other.repeated;
         self.stale += other.stale;
         self.overrun += other.overrun;
         self.withheld += other.withheld;

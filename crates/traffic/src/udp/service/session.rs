@@ -10,10 +10,11 @@ use crate::stop::Stop;
 
 use super::super::arrivals::{Arrival, Arrivals};
 use super::super::collector::Collector;
+use super::super::copies::{Admission, Copies, Requests};
 use super::super::facts;
 use super::super::link::SYNCHRONISATION_FLOW;
 use super::super::marks::Marks;
-use super::super::packet::{Answer, Body, HEADER_BYTES, Key, Packet, Refusal};
+use super::super::packet::{Answer, Body, HEADER_BYTES, Keys, Packet, Refusal, Total};
 use super::super::schedule::Schedule;
 use super::super::socket::Datagram;
 use super::super::troubles::{self, Troubles};
@@ -44,13 +45,17 @@ pub(super) enum Verdict {
     Answer(u8),
     Counted,
     Misplaced,
+    /// A copy of a packet that had arrived.
+    Repeated,
     Stale,
     Withheld,
+    /// The client sent far more than its flows may.
+    Overrun,
 }
 
 /// A session that is being served.
 pub(super) struct Open {
-    key: Key,
+    keys: Keys,
     ends_ns: i64,
     limits: SessionLimits,
     intake: Option<Intake>,
@@ -73,6 +78,7 @@ enum Flow {
 
 struct Probes {
     arrivals: Arrivals,
+    copies: Copies,
     /// The most probes the flow can have.
     planned: u64,
     budget: Budget,
@@ -85,6 +91,7 @@ struct Probes {
 
 struct Up {
     collector: Collector,
+    requests: Requests,
     class: u8,
     duration_ns: Option<i64>,
     first_ns: Option<i64>,
@@ -115,7 +122,7 @@ impl Open {
             Flow::Probes(Box::new(Probes::synchronisation(&session.limits))),
         );
         Open {
-            key: Key::new(&session.key),
+            keys: Keys::of_responder(&session.key, session.token),
             ends_ns: session.ends_ns,
             limits: session.limits,
             // A session without limits has no intake to check.
@@ -133,8 +140,8 @@ impl Open {
         }
     }
 
-    pub(super) fn key(&self) -> &Key {
-        &self.key
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(super) fn is_valid(&self, now_ns: i64) -> bool {
@@ -142,9 +149,9 @@ impl Open {
     }
 
     /// True while the client's traffic is within its announcement, this datagram included.
-    pub(super) fn takes(&mut self, datagram: &Datagram) -> bool {
+    fn takes(&mut self, datagram: &Datagram) -> bool {
         if let Some(intake) = &mut self.intake
-            && !intake.take(datagram.bytes.len(), datagram.received_ns)
+            && !intake.take(datagram.length, datagram.received_ns)
         {
             self.overrun.set();
         }
@@ -163,7 +170,46 @@ impl Open {
     }
 
     /// Handles an authentic packet; the answer, if any, is left in `answer`.
+    ///
+    /// Copies are recognised before anything else: they use nothing of a limit, are not answered and change no state.
     pub(super) fn serve(
+        &mut self,
+        packet: &Packet,
+        datagram: &Datagram,
+        reply_path: &ReplyPath,
+        answer: &mut Vec<u8>,
+    ) -> Verdict {
+        let admission = self.admit(packet, datagram.received_ns);
+        match admission {
+            Admission::Duplicate => return Verdict::Repeated,
+            Admission::Stale => return Verdict::Stale,
+            Admission::New | Admission::Misplaced => {}
+        }
+        if !self.takes(datagram) {
+            return Verdict::Overrun;
+        }
+        match admission {
+            Admission::New => self.serve_new(packet, datagram, reply_path, answer),
+            _ => Verdict::Misplaced,
+        }
+    }
+
+    /// Compares a packet with those of its flow that arrived before it, and remembers it.
+    fn admit(&mut self, packet: &Packet, received_ns: i64) -> Admission {
+        match (self.flows.get_mut(&packet.flow), packet.body) {
+            (Some(Flow::Probes(probes)), Body::Probe) => probes.admit(packet.sequence),
+            (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => {
+                up.collector.admit(packet, received_ns)
+            }
+            (Some(Flow::Up(up)), Body::Finish(_)) => up.requests.admit(packet.sequence),
+            (Some(Flow::Down(down)), _) => down.admit(packet),
+            // Requests for other flows are refused.
+            (_, Body::Hello | Body::Proof { .. }) => Admission::New,
+            _ => Admission::Misplaced,
+        }
+    }
+
+    fn serve_new(
         &mut self,
         packet: &Packet,
         datagram: &Datagram,
@@ -173,17 +219,17 @@ impl Open {
         answer.clear();
         let reply = |body: Body, answer: &mut Vec<u8>| {
             answer.resize(HEADER_BYTES, 0);
-            Packet { body, ..*packet }.write(answer, &self.key);
+            Packet { body, ..*packet }.write(answer, &self.keys);
         };
         let flow = self.flows.get_mut(&packet.flow);
         match (flow, packet.body) {
             (Some(Flow::Probes(probes)), Body::Probe) => {
-                let is_too_large = datagram.bytes.len() > self.limits.max_packet_bytes as usize;
+                let is_too_large = datagram.length > self.limits.max_packet_bytes as usize;
                 let outcome = probes.serve(packet, datagram, is_too_large);
                 if let Ok((body, class)) = outcome {
                     // As long as the probe, with its padding.
                     answer.extend_from_slice(datagram.bytes);
-                    Packet { body, ..*packet }.write(answer, &self.key);
+                    Packet { body, ..*packet }.write(answer, &self.keys);
                     return Verdict::Answer(class);
                 }
                 outcome.map_or_else(|verdict| verdict, |_| Verdict::Counted)
@@ -191,18 +237,18 @@ impl Open {
             (Some(Flow::Up(up)), Body::Stream | Body::Burst(_)) => {
                 up.arrive(packet, datagram, &self.sink)
             }
-            (Some(Flow::Up(up)), Body::Finish { bursts }) => {
-                up.finish(packet.sequence, bursts, datagram.received_ns);
-                reply(Body::Finished { bursts }, answer);
+            (Some(Flow::Up(up)), Body::Finish(total)) => {
+                up.finish(total, datagram.received_ns);
+                reply(Body::Finished(total), answer);
                 Verdict::Answer(up.class)
             }
             (
                 Some(Flow::Down(down)),
-                Body::Hello | Body::Proof { .. } | Body::Leave(_) | Body::Finished { .. },
+                Body::Hello | Body::Proof { .. } | Body::Leave(_) | Body::Finished(_),
             ) => match down.serve(
                 packet,
                 reply_path,
-                &self.key,
+                &self.keys,
                 &self.sink,
                 datagram.received_ns,
             ) {
@@ -283,6 +329,7 @@ impl Flow {
             ))),
             (Kind::Udp | Kind::Burst, Direction::Up) => Flow::Up(Box::new(Up {
                 collector: Collector::new(spec, &schedule, None),
+                requests: Requests::default(),
                 class: spec.traffic_class(),
                 duration_ns: schedule.duration_ns(),
                 first_ns: None,
@@ -299,6 +346,7 @@ impl Flow {
                     None
                 };
                 Flow::Down(Box::new(Down::new(
+                    session.token,
                     spec,
                     schedule,
                     refusal,
@@ -321,6 +369,7 @@ impl Probes {
         let planned = schedule.slots().unwrap_or(u64::MAX);
         Probes {
             arrivals: Arrivals::new(planned.min(remembered) as usize),
+            copies: Copies::default(),
             planned,
             budget: Budget::new(limits.min_interval_ns),
             class: spec.traffic_class(),
@@ -333,6 +382,7 @@ impl Probes {
     fn synchronisation(limits: &SessionLimits) -> Probes {
         Probes {
             arrivals: Arrivals::new(SYNCHRONISATIONS_REMEMBERED),
+            copies: Copies::default(),
             planned: u64::MAX,
             budget: Budget::new(limits.min_interval_ns),
             class: 0,
@@ -342,18 +392,26 @@ impl Probes {
         }
     }
 
+    /// Registers the arrival of a probe.
+    fn admit(&mut self, sequence: u64) -> Admission {
+        if sequence >= self.planned {
+            return Admission::Misplaced;
+        }
+        let admission = match self.arrivals.insert(sequence) {
+            Arrival::Ahead | Arrival::Reordered => Admission::New,
+            Arrival::Duplicate => Admission::Duplicate,
+            Arrival::Forgotten => Admission::Stale,
+        };
+        self.copies.count(admission)
+    }
+
+    /// Answers a probe that is no copy, within the limits.
     fn serve(
         &mut self,
         packet: &Packet,
         datagram: &Datagram,
         is_too_large: bool,
     ) -> Result<(Body, u8), Verdict> {
-        if packet.sequence >= self.planned {
-            return Err(Verdict::Misplaced);
-        }
-        if self.arrivals.insert(packet.sequence) == Arrival::Forgotten {
-            return Err(Verdict::Stale);
-        }
         self.marks.add(datagram.traffic_class);
         if is_too_large || !self.budget.take(datagram.received_ns) {
             self.withhold(packet.sequence);
@@ -381,6 +439,7 @@ impl Probes {
     }
 
     fn record_facts(&self, flow: u32, sink: &Sink) {
+        facts::record(flow, self.copies.to_facts(Direction::Up), sink);
         if self.withheld == 0 {
             return;
         }
@@ -402,18 +461,16 @@ impl Probes {
 
 impl Up {
     fn arrive(&mut self, packet: &Packet, datagram: &Datagram, sink: &Sink) -> Verdict {
-        if !self.collector.arrive(packet, datagram) {
-            return Verdict::Misplaced;
-        }
+        self.collector.count(packet, datagram);
         self.collector.relieve(sink);
         self.first_ns.get_or_insert(datagram.received_ns);
         self.latest_ns = self.latest_ns.max(datagram.received_ns);
         Verdict::Counted
     }
 
-    fn finish(&mut self, packets: u64, bursts: u32, now_ns: i64) {
+    fn finish(&mut self, total: Total, now_ns: i64) {
         if self.finish_ns.is_none() {
-            self.collector.announce_end(packets, bursts);
+            self.collector.announce_end(total);
             self.finish_ns = Some(now_ns);
         }
     }
@@ -447,7 +504,7 @@ impl Up {
             (Some(_), None) => i64::MIN,
             (None, _) => now_ns,
         };
-        self.collector.finish(end_ns, "up", sink);
+        self.collector.finish(end_ns, Direction::Up, sink);
         if lost_meanwhile > 0 {
             // For all flows together: the kernel does not report which one lost them.
             let lost = (

@@ -1,5 +1,6 @@
 //! Client and service in one process, over 127.0.0.1 and ::1.
 
+mod copies;
 mod unknown_senders;
 
 use std::net::UdpSocket;
@@ -26,6 +27,7 @@ const LIMITS: SessionLimits = SessionLimits {
 struct World {
     service: Arc<Service>,
     responders_sink: Arc<Sink>,
+    overrun: Stop,
     sink: Sink,
     stop: Stop,
     link: Link,
@@ -39,19 +41,21 @@ impl World {
     fn at(address: &str, flows: &[FlowSpec], limits: SessionLimits) -> World {
         let service = Arc::new(Service::bind(&[address.parse().unwrap()]).unwrap());
         let responders_sink = Arc::new(Sink::default());
+        let overrun = Stop::default();
         service.register(Registration {
             token: TOKEN,
             key: KEY,
             flows: flows.to_vec(),
             limits,
             ends_ns: clock::now_ns() + 600_000_000_000,
-            overrun: Stop::default(),
+            overrun: overrun.clone(),
             sink: Arc::clone(&responders_sink),
         });
         let remote = service.local_addresses()[0];
         World {
             service,
             responders_sink,
+            overrun,
             sink: Sink::default(),
             stop: Stop::default(),
             link: Link {
@@ -211,6 +215,7 @@ fn losses_and_delays_of_probes_are_reported_by_direction() {
         (false, 7) => Action::Drop,
         (true, 11) => Action::Twice,
         (false, 15) => Action::Hold,
+        (false, 18) => Action::Twice,
         _ => Action::Pass,
     };
     let (world, proxy) = World::with(std::slice::from_ref(&spec)).through(choose);
@@ -455,7 +460,15 @@ fn losses_and_reordering_of_streams_are_counted_packet_by_packet() {
         assert!(dropped > 0);
         assert_eq!(total(receiver, |counts| counts.lost), dropped);
         assert!(total(receiver, |counts| counts.reordered as i64) > 0);
-        assert!(fact(receiver, "duplicates").is_some());
+        let twice = data
+            .iter()
+            .filter(|(_, action)| *action == Action::Twice)
+            .count();
+        let key = match direction {
+            Direction::Up => "duplicates_up",
+            _ => "duplicates_down",
+        };
+        assert_eq!(fact(receiver, key), Some(twice.to_string()));
     });
 }
 
@@ -575,16 +588,17 @@ fn one_port_serves_both_families() {
         (&both, addresses[0].port()),
         (&alone, alone.local_addresses()[0].port()),
     ] {
-        service.register(Registration {
-            token: TOKEN,
-            key: KEY,
-            flows: vec![],
-            limits: LIMITS,
-            ends_ns: i64::MAX,
-            overrun: Stop::default(),
-            sink: Arc::default(),
-        });
         for host in ["127.0.0.1", "[::1]"] {
+            // A session's clocks are compared once.
+            service.register(Registration {
+                token: TOKEN,
+                key: KEY,
+                flows: vec![],
+                limits: LIMITS,
+                ends_ns: i64::MAX,
+                overrun: Stop::default(),
+                sink: Arc::default(),
+            });
             let link = Link {
                 remote: format!("{host}:{port}").parse().unwrap(),
                 source: LocalEnd::default(),
