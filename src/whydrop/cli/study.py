@@ -83,7 +83,7 @@ Examples:
   whydrop study queues lab.store -o report --format html
   whydrop study queues lab.store --stratum line --json
 """
-FIGURES = ("html", *pictures.FORMATS)
+FIGURES = (*pictures.FORMATS, "html")
 TABLES = ("parquet", "csv")
 _DEFAULT = ("html", "parquet", "csv")
 _TCP_DEFAULT = ("html", "csv")
