@@ -1,12 +1,14 @@
 //! Limits on what a responder may report about the flows of a plan. A faulty or malicious responder must neither
-//! exhaust this host's memory nor have its rows attributed to another flow.
+//! exhaust this host's memory, nor have its rows attributed to another flow, nor report impossible values
+//! ([`Plausible`]).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use crate::client::plausible::{Plausible, is_time};
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::message::Report;
-use crate::sample::{BurstPacket, Ending, Interval};
+use crate::sample::{BurstPacket, Ending, Interval, TcpSample};
 use crate::udp::SYNCHRONISATION_FLOW;
 use crate::udp::schedule::Schedule;
 use crate::udp::service::MOST_RANGES;
@@ -70,6 +72,7 @@ struct Flow {
     bursts: (u64, u64),
     seen_rows: u64,
     seen_words_bytes: usize,
+    values: Plausible,
 }
 
 impl Flow {
@@ -88,6 +91,7 @@ impl Flow {
             bursts,
             seen_rows: 0,
             seen_words_bytes: 0,
+            values: Plausible::of(spec),
         }
     }
 }
@@ -154,17 +158,21 @@ impl Expected {
             None => Rows::Intervals,
         };
         for interval in &report.intervals {
-            self.count(interval.flow, kind(interval), elapsed)?;
+            let flow = self.count(interval.flow, kind(interval), elapsed)?;
+            named(flow.values.interval(interval, elapsed), interval.flow)?;
         }
         for sample in &report.tcp {
-            self.count(sample.flow, Rows::TcpSamples, elapsed)?;
+            let flow = self.count(sample.flow, Rows::TcpSamples, elapsed)?;
+            named(flow.values.sample(sample, elapsed), sample.flow)?;
         }
         for packet in &report.bursts {
             self.count(packet.flow, Rows::Bursts, elapsed)?;
-            self.check_place(packet)?;
+            let flow = self.check_place(packet)?;
+            named(flow.values.burst_packet(packet, elapsed), packet.flow)?;
         }
         for departure in &report.departures {
-            self.count(departure.flow, Rows::Departures, elapsed)?;
+            let flow = self.count(departure.flow, Rows::Departures, elapsed)?;
+            named(flow.values.departure(departure, elapsed), departure.flow)?;
         }
         for (flow, ending) in &report.endings {
             if !self.known(*flow, "the ending")?.is_tcp {
@@ -187,8 +195,11 @@ impl Expected {
     /// Registers an echo.
     ///
     /// # Errors
-    /// The echo is not the expected one. Echoes arrive in the order in which they were sent.
-    pub fn check_echo(&mut self, sent_ns: i64) -> Result<(), String> {
+    /// The echo is not the expected one, or has an impossible time. Echoes arrive in the order in which they were sent.
+    pub fn check_echo(&mut self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
+        if !is_time(far_ns) {
+            return Err(format!("the time {far_ns} ns, which no clock shows"));
+        }
         match self.echoes.pop_front() {
             Some(awaited_ns) if awaited_ns == sent_ns => Ok(()),
             Some(awaited_ns) => Err(format!(
@@ -201,7 +212,7 @@ impl Expected {
     /// Registers the list of probes that arrived.
     ///
     /// # Errors
-    /// The list was not requested, or it is longer than a responder may send.
+    /// The list was not requested, is longer than a responder may send, or has impossible numbers.
     pub fn check_arrivals(&mut self, flow: u32, ranges: &[(u64, u64)]) -> Result<(), String> {
         if !self.arrivals.remove(&flow) {
             return Err(format!(
@@ -214,7 +225,31 @@ impl Expected {
                 ranges.len()
             ));
         }
-        Ok(())
+        let known = self.known(flow, "the arrivals")?;
+        named(known.values.arrivals(ranges), flow)
+    }
+
+    /// Registers what this host's kernel saw acknowledged of the TCP flows that it sends.
+    pub fn acknowledge(&mut self, samples: &[TcpSample]) {
+        for sample in samples {
+            if let (Some(flow), Some(bytes)) =
+                (self.flows.get_mut(&sample.flow), sample.acked_bytes)
+            {
+                flow.values.acknowledge(bytes);
+            }
+        }
+    }
+
+    /// Compares, at the end, the bytes that receivers counted with those that they acknowledged.
+    ///
+    /// # Errors
+    /// The first flow with an impossible count.
+    pub fn check_totals(&self) -> Result<(), String> {
+        let mut sent_here = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.rows == Rows::Intervals);
+        sent_here.try_for_each(|(number, flow)| named(flow.values.total(), *number))
     }
 
     fn known(&mut self, flow: u32, what: &str) -> Result<&mut Flow, String> {
@@ -223,7 +258,7 @@ impl Expected {
         })
     }
 
-    fn count(&mut self, flow: u32, rows: Rows, elapsed: Duration) -> Result<(), String> {
+    fn count(&mut self, flow: u32, rows: Rows, elapsed: Duration) -> Result<&mut Flow, String> {
         let known = self.known(flow, rows.words())?;
         if known.rows != rows {
             let (seen, expected) = (rows.words(), known.rows.words());
@@ -241,23 +276,24 @@ impl Expected {
                 known.rows_per_s
             ));
         }
-        Ok(())
+        Ok(known)
     }
 
-    fn check_place(&mut self, packet: &BurstPacket) -> Result<(), String> {
+    fn check_place(&mut self, packet: &BurstPacket) -> Result<&mut Flow, String> {
         let BurstPacket {
             flow,
             burst,
             sequence,
             ..
         } = *packet;
-        let (per_burst, bursts) = self.known(flow, Rows::Bursts.words())?.bursts;
+        let known = self.known(flow, Rows::Bursts.words())?;
+        let (per_burst, bursts) = known.bursts;
         if sequence / per_burst != u64::from(burst) || u64::from(burst) >= bursts {
             return Err(format!(
                 "packet {sequence} of burst {burst} of flow {flow}; {bursts} bursts of {per_burst} packets were expected"
             ));
         }
-        Ok(())
+        Ok(known)
     }
 
     fn count_words(&mut self, flow: u32, bytes: usize) -> Result<(), String> {
@@ -272,6 +308,14 @@ impl Expected {
         Ok(())
     }
 }
+
+/// Adds the flow to the description of an impossible value.
+fn named(checked: Result<(), String>, flow: u32) -> Result<(), String> {
+    checked.map_err(|what| format!("{what}, of flow {flow}"))
+}
+
+#[cfg(test)]
+mod impossible;
 
 #[cfg(test)]
 mod tests {
@@ -439,10 +483,10 @@ mod tests {
         let many = vec![(0, 0); MOST_RANGES + 1];
         assert!(expected.check_arrivals(4, &many).is_err());
 
-        assert!(expected.check_echo(7).is_err());
+        assert!(expected.check_echo(7, 1).is_err());
         expected.ask_for_echo(7);
         expected.ask_for_echo(8);
-        assert_eq!(expected.check_echo(7), Ok(()));
-        assert!(expected.check_echo(9).is_err());
+        assert_eq!(expected.check_echo(7, 1), Ok(()));
+        assert!(expected.check_echo(9, 1).is_err());
     }
 }

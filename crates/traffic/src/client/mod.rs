@@ -20,6 +20,7 @@
 mod connecting;
 mod correcting;
 mod expected;
+mod plausible;
 mod session;
 
 use std::io;

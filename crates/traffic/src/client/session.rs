@@ -22,7 +22,7 @@ use crate::icmp;
 use crate::life::Life;
 use crate::local_end::{LocalEnd, with_zone};
 use crate::message::{Reply, Request};
-use crate::sample::{Ending, Exchange, Sink};
+use crate::sample::{Ending, Exchange, Sink, TcpSample};
 use crate::stop::Stop;
 use crate::tcp::flow as tcp_flow;
 use crate::tcp::meter::Meter;
@@ -440,8 +440,10 @@ impl HostSession {
 
     /// Hands over the measurements since the last call.
     pub fn take(&self, host: usize, taken: &mut Taken) {
+        let is_finished = self.known().finished;
         let (mut near, far) = (self.near.take(), self.far.take());
         lock(&self.life).watch(&near);
+        self.compare_totals(&near.tcp, is_finished);
         let estimate = self.update_clocks(&std::mem::take(&mut near.exchanges));
         let offset = |time_ns: i64| ClockFit::offset_at(estimate.as_slice(), time_ns);
         taken
@@ -450,6 +452,20 @@ impl HostSession {
         self.weigh_endings(&mut near.endings);
         taken.add_near(near, offset);
         taken.add_far(far, offset);
+    }
+
+    /// Compares what the far end counted with what this host's kernel saw acknowledged, when both are complete.
+    fn compare_totals(&self, sampled: &[TcpSample], is_finished: bool) {
+        let mut expected = lock(&self.expected);
+        expected.acknowledge(sampled);
+        let checked = match is_finished {
+            true => expected.check_totals(),
+            false => Ok(()),
+        };
+        drop(expected);
+        if let Err(what) = checked {
+            self.distrust(&what);
+        }
     }
 
     /// Estimates the far clock over the whole test from all exchanges so far.

@@ -39,6 +39,9 @@ pub(crate) const MOST_OVERDUE_NS: i64 = if cfg!(test) {
 } else {
     100_000_000
 };
+/// Answers with impossible times are left over when a clock is set during a test; more of them, and more than one in a
+/// hundred, are a fault of the responder.
+const FEW_IMPOSSIBLE: u64 = 2;
 const SETTLING_NS: i64 = 100_000_000;
 const INBOX: usize = 32;
 /// Additional threads that wait for each deadline, each on its own processor: a probe is late only if a busy host
@@ -180,6 +183,7 @@ impl Book {
     /// Registers an answer; the first one to a probe also provides an exchange of timestamps.
     pub(crate) fn answered(&mut self, answer: Answered, sent_ns: i64) {
         self.refusals.forget();
+        let answer = self.ledger.checked(answer);
         let is_first = self.ledger.answered(answer).is_some();
         if let (true, Some(far)) = (is_first, answer.far) {
             self.thinning.add(Exchange {
@@ -260,6 +264,7 @@ impl Book {
             ("duplicates_too_late", strays.late_duplicates),
             ("answers_given_up", strays.given_up),
             ("answers_to_nothing", strays.unknown),
+            ("impossible_answers", strays.impossible),
             ("probes_left_out_by_busy_sender", self.left_out),
         ];
         let counts = counts
@@ -273,8 +278,15 @@ impl Book {
         facts::record(self.flow, counts.chain(not_sent), sink);
     }
 
-    /// `Err` if no probe was answered: with the cause if known, otherwise `silence`.
+    /// `Err` if answers were impossible, or if no probe was answered: with the cause if known, otherwise `silence`.
     pub(crate) fn verdict(&self, peer: &str, silence: &str) -> Result<(), String> {
+        let most = FEW_IMPOSSIBLE + self.ledger.answers() / 100;
+        if self.ledger.strays().impossible > most {
+            return Err(format!(
+                "{peer}: the responder claims to have kept a probe for longer than its round trip, or at an impossible \
+                 time: it is faulty, or another program impersonates it"
+            ));
+        }
         match &self.not_sent {
             _ if self.ledger.answers() > 0 => Ok(()),
             Some(error) => Err(explained(error, peer)),

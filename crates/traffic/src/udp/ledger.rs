@@ -18,6 +18,10 @@ const SHORTEST_GRACE_NS: i64 = 1_000_000_000;
 /// The most probes of unknown fate that are kept.
 const MOST_UNDECIDED: usize = 65_536;
 
+/// Clocks differ by less than this part of a time, and the stamps of both ends together by less than this time.
+const CLOCK_ERROR: i64 = 1000;
+const STAMP_ERROR_NS: i64 = 10_000_000;
+
 /// An answer as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
@@ -47,6 +51,8 @@ pub(crate) struct Strays {
     pub given_up: u64,
     /// Answers to probes that were never sent.
     pub unknown: u64,
+    /// Answers with impossible times.
+    pub impossible: u64,
 }
 
 /// Arrival of a probe at the far end, as far as the answers show.
@@ -136,6 +142,18 @@ impl Ledger {
         }
     }
 
+    /// Returns the answer without the far end's part if that is impossible, and counts it then.
+    pub(crate) fn checked(&mut self, answer: Answered) -> Answered {
+        if !self.is_impossible(&answer) {
+            return answer;
+        }
+        self.strays.impossible += 1;
+        Answered {
+            far: None,
+            ..answer
+        }
+    }
+
     /// Registers an answer; returns its round-trip time if it is the first to its probe.
     pub(crate) fn answered(&mut self, answer: Answered) -> Option<i64> {
         if let Some(far) = answer.far {
@@ -181,6 +199,21 @@ impl Ledger {
             self.highest = Some((answer.sequence, arrived));
         }
         Some(rtt_ns)
+    }
+
+    /// True if the far end claims to have kept a probe for longer than its round trip, or at a time that no clock shows.
+    fn is_impossible(&mut self, answer: &Answered) -> bool {
+        let Some(far) = answer.far else {
+            return false;
+        };
+        let sent_ns = self.entry(answer.sequence).and_then(|entry| entry.sent_ns);
+        let most_ns = sent_ns.map_or(i64::MAX, |sent_ns| {
+            let round_trip_ns = answer.received_ns.saturating_sub(sent_ns).max(0);
+            round_trip_ns
+                .saturating_add(round_trip_ns / CLOCK_ERROR)
+                .saturating_add(STAMP_ERROR_NS)
+        });
+        !(0..=i64::MAX / 2).contains(&far.received_ns) || far.turnaround_ns > most_ns
     }
 
     /// Updates the state of earlier probes from an answer.

@@ -198,6 +198,36 @@ proptest! {
 }
 
 #[test]
+fn of_an_answer_with_impossible_times_only_its_arrival_is_believed() {
+    let far = |received_ns, turnaround_ns| FarStamps {
+        received_ns,
+        turnaround_ns,
+        arrived: 1,
+        window: 1,
+    };
+    for (stamps, is_believed) in [
+        (far(MS, 2 * MS), true),
+        (far(MS, 20 * MS), false),
+        (far(MS, i64::MAX), false),
+        (far(-1, 0), false),
+        (far(i64::MIN, 0), false),
+        (far(i64::MAX, 0), false),
+    ] {
+        let mut ledger = Ledger::new(1, 64, TIMEOUT_NS, true);
+        ledger.due(0, Some(0));
+        let answer = ledger.checked(Answered {
+            sequence: 0,
+            received_ns: RTT_NS,
+            far: Some(stamps),
+        });
+        assert_eq!(answer.far.is_some(), is_believed);
+        let rtt_ns = if is_believed { MS } else { RTT_NS };
+        assert_eq!(ledger.answered(answer), Some(rtt_ns));
+        assert_eq!(ledger.strays().impossible, u64::from(!is_believed));
+    }
+}
+
+#[test]
 fn rows_are_given_while_the_test_runs() {
     let mut outcomes = vec![ProbeOutcome::Answered(0, 1); 300];
     outcomes[20] = ProbeOutcome::LostUp;

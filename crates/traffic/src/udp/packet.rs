@@ -175,7 +175,7 @@ pub(crate) struct BurstPlace {
     pub packets: u32,
 }
 
-/// What the sender of a stream or of bursts sent in all.
+/// The numbers of packets and bursts that a sender sent in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     pub packets: u64,

@@ -53,6 +53,9 @@ impl HostSession {
         let applied = match reply {
             Reply::Echo { sent_ns, far_ns } => self.apply_echo(sent_ns, far_ns),
             Reply::Report(report) => self.apply_report(report),
+            Reply::Description(_) if self.known().metadata.is_some() => {
+                Err("a second description of itself".to_owned())
+            }
             Reply::Description(text) => {
                 self.update(|known| known.metadata = Some(text));
                 Ok(())
@@ -86,7 +89,7 @@ impl HostSession {
     }
 
     fn apply_echo(&self, sent_ns: i64, far_ns: i64) -> Result<(), String> {
-        lock(&self.expected).check_echo(sent_ns)?;
+        lock(&self.expected).check_echo(sent_ns, far_ns)?;
         // The control channel compares the clocks only where UDP cannot, because its packets queue behind data.
         if self.known().without_udp.is_some() {
             let exchange = Exchange {
@@ -143,7 +146,7 @@ impl HostSession {
 
     /// Ends the session because the responder sent something invalid. Earlier reports are kept, but all flows of the
     /// session fail, even those that look complete from this end.
-    fn distrust(&self, what: &str) {
+    pub(super) fn distrust(&self, what: &str) {
         let reason = format!(
             "{}: the responder sent {what}: it is faulty, or another program impersonates it",
             self.name
