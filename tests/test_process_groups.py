@@ -100,10 +100,9 @@ def test_a_user_without_a_name_has_a_number() -> None:
 
 _STARTS_AND_WAITS = """
 import subprocess, sys, time
-from whydrop.runtime import guarding, process_groups
+from whydrop.runtime import guarding
 for script in sys.argv[1:]:
-    process = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
-    guarding.guard(process.pid)
+    process = guarding.start(["sh", "-c", script], stdout=subprocess.PIPE)
     print(process.stdout.readline().decode().strip(), flush=True)
     if script.endswith("exit"):
         process.wait()

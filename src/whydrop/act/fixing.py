@@ -207,14 +207,12 @@ def _captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
         yield problems
         return
     options = f"-i {interface} -s {_SNAPLEN_BYTES} -U --immediate-mode -Z root -w".split()
-    process = subprocess.Popen(
+    process = guarding.start(
         [program, *options, str(file), "tcp", "and", "host", address],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        start_new_session=True,
     )
-    guarding.guard(process.pid)
     try:
         until = time.monotonic() + _STARTS_WITHIN_S
         while not file.exists() and not process_groups.has_ended(process.pid) and time.monotonic() < until:

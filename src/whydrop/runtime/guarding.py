@@ -18,6 +18,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from whydrop.runtime import process_groups
 
@@ -57,9 +59,17 @@ class _Guard:
 _guard = _Guard()
 
 
-def guard(leader: int) -> None:
-    """End a process group if this process dies before :func:`forget`; without effect where no guard can be started."""
-    _guard.send(f"+{leader}\n")
+def start(words: Sequence[str] | str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program as the leader of a group that ends if this process dies before :func:`forget`.
+
+    Where no guard can be started, the program runs without. ``options`` are of :class:`subprocess.Popen`, which also
+    says what is raised.
+    """
+    # The guard first: a program that has begun is without it for no longer than a line takes.
+    _guard.send("")
+    process: subprocess.Popen[bytes] = subprocess.Popen(words, start_new_session=True, **options)
+    _guard.send(f"+{process.pid}\n")
+    return process
 
 
 def forget(leader: int) -> None:

@@ -96,19 +96,16 @@ class Started:
         with _opened(self.output) as file:
             try:
                 # A group of its own: Ctrl-C on the terminal is ours to hear, and the whole group can be ended.
-                self._process = subprocess.Popen(
+                self._process = guarding.start(
                     command.run,
                     shell=isinstance(command.run, str),
                     cwd=cwd,
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,
                 )
             except (OSError, ValueError) as reason:
                 self.failure = str(reason)
-            else:
-                guarding.guard(self._process.pid)
 
     def __enter__(self) -> Started:
         return self

@@ -187,19 +187,17 @@ class Process:
             self.end.problem = f"{self.command[0]} could not be started: there is no such program"
             return self.end
         try:
-            process = subprocess.Popen(
+            process = guarding.start(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment,
-                start_new_session=True,
             )
         except (OSError, ValueError) as reason:
             self.end.problem = f"{self.command[0]} could not be started: {getattr(reason, 'strerror', None) or reason}"
             return self.end
         self.end.started_ns = time.monotonic_ns()
-        guarding.guard(process.pid)
         try:
             self._read_all(process, _Times(deadline_ns, over_ns))
         finally:
