@@ -104,7 +104,7 @@ def _end(groups: list[int]) -> None:
     until = time.monotonic() + _MERCY_S
     for group in groups:
         _signal(group, signal.SIGTERM)
-    while any(process_groups.members(group) for group in groups):
+    while any(any(process_groups.members(group)) for group in groups):
         if time.monotonic() > until:
             for group in groups:
                 _signal(group, signal.SIGKILL)

@@ -112,7 +112,7 @@ def kill(leader: int) -> list[Left]:
 
 def living(leader: int) -> list[int]:
     """The processes of a group that have not ended; none where the leader was reaped."""
-    return members(leader) if _is_ours(leader) else []
+    return list(members(leader)) if _is_ours(leader) else []
 
 
 def _is_ours(leader: int) -> bool:
@@ -124,12 +124,8 @@ def _is_ours(leader: int) -> bool:
     return True
 
 
-def members(group: int) -> list[int]:
+def members(group: int) -> Iterator[int]:
     """The processes that have this group and have not ended."""
-    return list(_members(group))
-
-
-def _members(group: int) -> Iterator[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # Behind the name, which may hold anything: state, parent, group (proc(5)).
