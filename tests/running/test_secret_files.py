@@ -14,7 +14,7 @@ import pytest
 import whydrop
 from running.responders import responder
 from whydrop.measure import secret_files
-from whydrop.measure.secret_files import SecretFileError, shared_secret
+from whydrop.measure.secret_files import SecretFileError, shared_secret, write_secret
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -109,3 +109,35 @@ def test_a_secret_that_was_made_serves_at_both_ends(run: Run, tmp_path: Path) ->
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "0 with another secret" in far.ask_to_stop()
+
+
+def test_a_file_that_exists_is_kept_and_the_answer_says_what_to_do(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("precious")
+    done = run("secret", "-o", path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"whydrop: {path}: File exists; ")
+    assert "name a new one" in done.stderr
+    assert path.read_text() == "precious"
+
+
+def test_a_secret_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret"
+
+    def full(descriptor: int, *_: object, **__: object) -> None:
+        os.close(descriptor)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(OSError, match="No space left") as reason:
+        write_secret(path, "secret")
+    assert reason.value.filename == path
+    assert not path.exists()
+
+
+def test_an_empty_file_is_named_instead_of_taken_for_no_secret(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch(mode=0o600)
+    done = run("responder", "--secret-file", path)
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"whydrop: {path}: holds no secret; ")

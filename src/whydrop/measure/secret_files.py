@@ -42,9 +42,12 @@ def shared_secret(path: Path | None = None) -> str | None:
     if len(content) > LARGEST_BYTES:
         raise SecretFileError(f"{path}: more than {LARGEST_BYTES} bytes; {_advice(path)}")
     try:
-        return content.decode().strip()
+        secret = content.decode().strip()
     except UnicodeDecodeError:
         raise SecretFileError(f"{path}: not UTF-8 text; {_advice(path)}") from None
+    if not secret:
+        raise SecretFileError(f"{path}: holds no secret; {_advice(path)}")
+    return secret
 
 
 def _refuse_unsafe(path: Path, status: os.stat_result) -> None:
@@ -70,6 +73,15 @@ def write_secret(path: Path, secret: str) -> None:
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{secret}\n")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as reason:
+        message = f"{reason.strerror}; a secret replaces no file: name a new one, or remove this one"
+        raise FileExistsError(reason.errno, message, path) from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{secret}\n")
+    except OSError as reason:
+        # Such as a full disk: the next try would find the file.
+        path.unlink(missing_ok=True)
+        raise OSError(reason.errno, reason.strerror, path) from None
