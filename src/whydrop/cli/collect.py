@@ -28,6 +28,7 @@ Examples:
   whydrop collect check switches.toml
   whydrop collect once switches.toml
   whydrop collect switches.toml
+
 \b
 A file to begin with:
   store = "/var/lib/whydrop/store"

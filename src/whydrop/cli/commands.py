@@ -64,6 +64,7 @@ Examples:
   whydrop explain capture.pcap
   whydrop run rrul --to server.example
   whydrop COMMAND --help
+
 \b
 Exit status:
   0    done
