@@ -49,6 +49,16 @@ def test_only_programs_that_can_pace_their_socket_search_without_a_change() -> N
         whydrop.pace("127.0.0.1", far_end="nuttcp", dry_run=True)
 
 
+@pytest.mark.parametrize("port", ["403", "40327", "4041"])
+def test_the_number_of_a_port_is_no_answer_of_a_server(port: str) -> None:
+    server = far_end(f"http://127.0.0.1:{port}/")
+    refused = server.advice(
+        f"curl: (7) Failed to connect to 127.0.0.1 port {port} after 0 ms: Couldn't connect to server"
+    )
+    assert "nothing listens there" in refused
+    assert "the server refuses uploads" in server.advice("curl: (22) The requested URL returned error: 403")
+
+
 @pytest.mark.slow
 @pytest.mark.needs_program("iperf3", "nuttcp", "curl", "ssh")
 @pytest.mark.parametrize(

@@ -114,12 +114,12 @@ _ADVICE = {
     "http": {
         "ended after": "the server answered before all was sent: give a URL that takes an upload of any length, and is "
         "no redirection",
-        "405": "the server takes neither PUT nor POST there: give a URL that takes uploads",
-        "501": "the server takes neither PUT nor POST: give a URL that takes uploads",
-        "403": "the server refuses uploads there",
-        "404": "there is no such address at the server",
-        "401": "the server asks for a password, which is not given to it: give a URL that needs none",
-        "413": "the server limits the size of uploads: give a URL without a limit",
+        "returned error: 405": "the server takes neither PUT nor POST there: give a URL that takes uploads",
+        "returned error: 501": "the server takes neither PUT nor POST: give a URL that takes uploads",
+        "returned error: 403": "the server refuses uploads there",
+        "returned error: 404": "there is no such address at the server",
+        "returned error: 401": "the server asks for a password, which is not given to it: give a URL that needs none",
+        "returned error: 413": "the server limits the size of uploads: give a URL without a limit",
         "connect to server": "nothing listens there, or a firewall drops it: start the server, or give its port",
         "refused": "nothing listens there: start the server, or give its port in the URL",
         "could not resolve": "there is no such host: check the URL",
