@@ -209,7 +209,6 @@ def _captured(interface: str, address: str, file: Path) -> Iterator[list[str]]:
     options = f"-i {interface} -s {_SNAPLEN_BYTES} -U --immediate-mode -Z root -w".split()
     process = guarding.start(
         [program, *options, str(file), "tcp", "and", "host", address],
-        stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )

@@ -4,8 +4,9 @@ One guard serves all programs of a whydrop process. It is started with the first
 
     python -m whydrop.runtime.guarding
 
-Its standard input has a line for each program that begins (``+LEADER``) and for each that was ended and reaped
-(``-LEADER``). The input ends when the parent dies, however it dies; the guard then ends the programs that are left.
+Its standard input has a line for each program that begins (``+LEADER``), which the program's own process writes before
+it becomes the program, and for each that was ended and reaped (``-LEADER``). The input ends when the parent has died,
+however it died, and every such process has written its line; the guard then ends the programs that are left.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from whydrop.runtime import process_groups
 
+# A process that writes its line and becomes the program. The guard reads on until each of them has closed its end.
+_REGISTERED = ("/bin/sh", "-c", 'echo "+$$" >&0; exec "$@" </dev/null', "sh")
 # From SIGTERM to SIGKILL.
 _MERCY_S = 5.0
 _LOOK_AGAIN_S = 0.05
@@ -35,12 +40,15 @@ class _Guard:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def send(self, line: str) -> None:
-        with self._lock, contextlib.suppress(OSError):
-            process = self._started()
+    def entrance(self) -> int | None:
+        """A descriptor, of the caller's own, to write lines to; ``None`` if no guard can be started."""
+        with self._lock:
+            try:
+                process = self._started()
+            except OSError:
+                return None
             assert process.stdin is not None
-            process.stdin.write(line.encode())
-            process.stdin.flush()
+            return os.dup(process.stdin.fileno())
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
@@ -59,22 +67,46 @@ class _Guard:
 _guard = _Guard()
 
 
-def start(words: Sequence[str] | str, **options: Any) -> subprocess.Popen[bytes]:
+def start(
+    words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
     """Start a program as the leader of a group that ends if this process dies before :func:`forget`.
 
-    Where no guard can be started, the program runs without. ``options`` are of :class:`subprocess.Popen`, which also
-    says what is raised.
+    Its standard input is empty. Where no guard can be started, the program runs without.
+
+    Args:
+        words: the program and its arguments.
+        cwd: where it runs.
+        env: its environment, if not that of this process.
+        options: others of :class:`subprocess.Popen`.
+
+    Raises:
+        OSError: it cannot be started.
     """
-    # The guard first: a program that has begun is without it for no longer than a line takes.
-    _guard.send("")
-    process: subprocess.Popen[bytes] = subprocess.Popen(words, start_new_session=True, **options)
-    _guard.send(f"+{process.pid}\n")
-    return process
+    entrance = _guard.entrance() if _is_found(words[0], cwd, env) else None
+    if entrance is None:
+        return subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+    try:
+        return subprocess.Popen(
+            [*_REGISTERED, *words], cwd=cwd, env=env, stdin=entrance, start_new_session=True, **options
+        )
+    finally:
+        os.close(entrance)
+
+
+def _is_found(program: str, cwd: Path | None, env: Mapping[str, str] | None) -> bool:
+    """False if starting the program will fail, which says why."""
+    path = (os.environ if env is None else env).get("PATH", os.defpath)
+    return shutil.which(str((cwd or Path()) / program) if os.sep in program else program, path=path) is not None
 
 
 def forget(leader: int) -> None:
     """The group was ended: its number may be another's from now on."""
-    _guard.send(f"-{leader}\n")
+    entrance = _guard.entrance()
+    if entrance is not None:
+        with contextlib.suppress(OSError):
+            os.write(entrance, f"-{leader}\n".encode())
+        os.close(entrance)
 
 
 def main() -> None:

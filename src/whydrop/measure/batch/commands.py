@@ -96,14 +96,8 @@ class Started:
         with _opened(self.output) as file:
             try:
                 # A group of its own: Ctrl-C on the terminal is ours to hear, and the whole group can be ended.
-                self._process = guarding.start(
-                    command.run,
-                    shell=isinstance(command.run, str),
-                    cwd=cwd,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                )
+                words = ["/bin/sh", "-c", command.run] if isinstance(command.run, str) else command.run
+                self._process = guarding.start(words, cwd=cwd, stdout=file, stderr=subprocess.STDOUT)
             except (OSError, ValueError) as reason:
                 self.failure = str(reason)
 

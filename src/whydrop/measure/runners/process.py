@@ -189,10 +189,9 @@ class Process:
         try:
             process = guarding.start(
                 self.command,
-                stdin=subprocess.DEVNULL,
+                env=self._environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environment,
             )
         except (OSError, ValueError) as reason:
             self.end.problem = f"{self.command[0]} could not be started: {getattr(reason, 'strerror', None) or reason}"
