@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel bench scores queues fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel responder bench scores queues fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -64,6 +64,9 @@ images: setup ## draw the pictures of README.md and docs anew (those of findings
 # Stripped of symbols for debuggers, which are most of a module's size; `make bench` measures one that has them.
 wheel: setup ## build a wheel into dist
 	$(RUN)/maturin build --release --strip --out dist
+
+responder: ## build the static program whydrop-responder into dist
+	@tools/build-responder
 
 bench: ## measure whydrop beside tshark, tcptrace and a plain read of the file, on one capture and on two
 	@tools/setup release

@@ -12,6 +12,8 @@ import pytest
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
 UNIT = PACKAGING / "whydrop-responder.service"
+STATIC = PACKAGING / "whydrop-responder-static.service"
+OPENWRT = PACKAGING / "openwrt" / "whydrop-responder.init"
 COLLECT = PACKAGING / "whydrop-collect.service"
 DEFAULT_PORT = "17370"
 
@@ -41,10 +43,10 @@ def service() -> configparser.SectionProxy:
     return section(UNIT)
 
 
-@pytest.fixture(params=[UNIT, COLLECT], ids=lambda unit: unit.stem)
+@pytest.fixture(params=[UNIT, STATIC, COLLECT], ids=lambda unit: unit.stem)
 def startable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A unit with a program that exists here, or systemd complains of nothing but that."""
-    text = request.param.read_text().replace("/usr/local/bin/whydrop", shutil.which("true") or "/bin/true")
+    text = re.sub(r"/usr/local/bin/[\w-]+", shutil.which("true") or "/bin/true", request.param.read_text())
     copy = tmp_path / request.param.name
     copy.write_text(text)
     return copy
@@ -73,6 +75,22 @@ def test_it_is_started_with_options_that_the_responder_has(service: configparser
     assert words[1] == command.name
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_the_static_program_gets_the_same_options_and_permissions_as_the_command() -> None:
+    command, program = section(UNIT), section(STATIC)
+    assert program["ExecStart"] == command["ExecStart"].replace("/whydrop responder ", "/whydrop-responder ")
+    assert {key: value for key, value in program.items() if key != "ExecStart"} == {
+        key: value for key, value in command.items() if key != "ExecStart"
+    }
+
+
+def test_the_init_script_is_one_and_uses_options_that_the_responder_has() -> None:
+    from whydrop.cli.responder import command
+
+    subprocess.run(["sh", "-n", OPENWRT], check=True)
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"--[a-z-]+", OPENWRT.read_text())) <= known
 
 
 def test_the_collector_is_started_as_it_can_be_and_listens_only_where_its_exporter_does() -> None:

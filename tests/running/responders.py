@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
 import signal
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WHYDROP = [sys.executable, "-m", "whydrop"]
+ROOT = Path(__file__).parents[2]
+Program = tuple[str, ...]
+"""The words that start a responder."""
 
 HANGS_S = 300
 """Longer than anything takes here, on any machine."""
@@ -40,6 +44,15 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def wait_for_rows(folder: Path, table: str) -> None:
     """Until a running test has written rows of a table."""
     wait_until(lambda: any(folder.glob(f"*.recording/journal/{table}*")))
+
+
+@functools.cache
+def static_program() -> Path:
+    """The program ``whydrop-responder``, compiled as tests are; `tools/run-tests` has done most of it."""
+    script = 'export PATH="$PATH:$HOME/.cargo/bin"; exec tools/build-responder dev'
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
 
 
 @dataclass
@@ -67,10 +80,15 @@ class Responder:
 
 
 @contextmanager
-def responder(*options: str, address: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> Iterator[Responder]:
+def responder(
+    *options: str,
+    address: str = "127.0.0.1",
+    prefix: tuple[str, ...] = (),
+    program: Program = (*WHYDROP, "responder"),
+) -> Iterator[Responder]:
     """A responder on a free port, gone at the end."""
     options = options or ("--open",)
-    words = [*prefix, *WHYDROP, "responder", *options, "--listen", address, "--port", "0"]
+    words = [*prefix, *program, *options, "--listen", address, "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -81,3 +99,8 @@ def responder(*options: str, address: str = "127.0.0.1", prefix: tuple[str, ...]
     finally:
         process.kill()
         process.wait()
+
+
+def ended(program: Program, *options: str) -> subprocess.CompletedProcess[str]:
+    """A responder that ends immediately, with its output."""
+    return subprocess.run([*program, *options], capture_output=True, text=True, timeout=HANGS_S, check=False)

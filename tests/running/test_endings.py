@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from running.responders import HANGS_S, WHYDROP, Responder, free_port, responder, wait_until
+from running.responders import HANGS_S, WHYDROP, Program, Responder, ended, free_port, responder, wait_until
 from whydrop.measure.engine import Engine, _parsed
 from whydrop.measure.far_hosts import FarHost, far_hosts, host_and_port
 from whydrop.measure.plan import Plan, PlannedFlow, Settings
@@ -269,26 +269,26 @@ def test_a_flow_that_had_to_be_stopped_behind_its_time_has_failed() -> None:
         assert (tally.failure() is None) == interrupted
 
 
-def test_a_responder_names_the_port_that_is_in_use(run: Run) -> None:
+def test_a_responder_names_the_port_that_is_in_use(program: Program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("responder", "--open", "--listen", "127.0.0.1", "--port", str(port))
+        done = ended(program, "--open", "--listen", "127.0.0.1", "--port", str(port))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert f"127.0.0.1:{port}" in done.stderr
     assert "in use" in done.stderr
 
 
-def test_a_responder_takes_only_addresses_to_listen_at(run: Run) -> None:
-    done = run("responder", "--open", "--listen", "localhost", "--port", "0")
+def test_a_responder_takes_only_addresses_to_listen_at(program: Program) -> None:
+    done = ended(program, "--open", "--listen", "localhost", "--port", "0")
     assert done.returncode == 2
     assert "'localhost': expected an address" in done.stderr
 
 
-def test_a_responder_serves_and_stops_also_where_its_output_is_not_read() -> None:
+def test_a_responder_serves_and_stops_also_where_its_output_is_not_read(program: Program) -> None:
     for_reading, for_writing = os.pipe()
     os.close(for_reading)
     port = free_port()
-    words = [*WHYDROP, "responder", "--open", "--listen", "127.0.0.1", "--port", str(port)]
+    words = [*program, "--open", "--listen", "127.0.0.1", "--port", str(port)]
     # Unbuffered, Python leaves nothing to be written at the exit.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(words, stdout=for_writing, stderr=subprocess.PIPE, text=True, env=buffered)

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from running.responders import responder
+from running.responders import Program, responder
 from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.slow
@@ -30,8 +30,10 @@ def only_recording(folder: Path) -> Recording:
     return Recording.open(found)
 
 
-def test_uploads_are_as_fast_as_the_responder_allows_and_the_run_says_so(run: Run, tmp_path: Path) -> None:
-    with responder("--open", "--max-rate", "4mbit") as far:
+def test_uploads_are_as_fast_as_the_responder_allows_and_the_run_says_so(
+    run: Run, program: Program, tmp_path: Path
+) -> None:
+    with responder("--open", "--max-rate", "4mbit", program=program) as far:
         done = run(
             "run", "tcp_2up", "--to", far.place, "--duration", "2s", "--set", "delay=0", "--output", tmp_path,
             "--no-plot",
@@ -55,9 +57,9 @@ def test_a_test_below_the_limit_is_left_alone(run: Run, tmp_path: Path) -> None:
     assert "held_" not in facts
 
 
-def test_udp_that_would_be_too_fast_is_refused_before_it_starts(run: Run, tmp_path: Path) -> None:
+def test_udp_that_would_be_too_fast_is_refused_before_it_starts(run: Run, program: Program, tmp_path: Path) -> None:
     (tmp_path / "fast.toml").write_text(flow('kind = "udp"', 'rate_bps = "9 Mbit/s"'))
-    with responder("--open", "--max-rate", "4mbit") as far:
+    with responder("--open", "--max-rate", "4mbit", program=program) as far:
         done = run("run", tmp_path / "fast.toml", "--to", far.place, "--output", tmp_path, "--no-plot")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "this responder takes at most 4000000 bit/s (--max-rate)" in done.stderr

@@ -14,12 +14,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from running.responders import HANGS_S, WHYDROP, Responder, responder, wait_for_rows, wait_until
+from running.responders import HANGS_S, WHYDROP, Program, Responder, ended, responder, wait_for_rows, wait_until
 from whydrop.recording.recording import Recording
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
 
 SECRET = "a secret of some length"
 
@@ -86,16 +87,22 @@ def far() -> Iterator[Responder]:
         yield running
 
 
+@pytest.fixture
+def either(program: Program) -> Iterator[Responder]:
+    with responder("--open", program=program) as running:
+        yield running
+
+
 def only_recording(folder: Path) -> Recording:
     (found,) = folder.glob("*.recording")
     return Recording.open(found)
 
 
 def test_a_run_leaves_a_complete_recording_with_what_every_flow_measured(
-    run: Run, far: Responder, tmp_path: Path
+    run: Run, either: Responder, tmp_path: Path
 ) -> None:
     (tmp_path / "mixed.toml").write_text(MIXED)
-    done = run("run", tmp_path / "mixed.toml", "--to", far.place, "--output", tmp_path, "--title", "first")
+    done = run("run", tmp_path / "mixed.toml", "--to", either.place, "--output", tmp_path, "--title", "first")
     assert (done.returncode, done.stderr) == (0, "")
     assert "TCP upload" in done.stdout
     recording = only_recording(tmp_path)
@@ -134,11 +141,11 @@ def test_goodput_at_the_receiver_is_what_the_sender_had_acknowledged(run: Run, f
     assert long_before <= last["acked_bytes"] <= 1.02 * received["payload_bytes"].sum()
 
 
-def test_the_secret_must_be_the_same_at_both_ends(run: Run, tmp_path: Path) -> None:
+def test_the_secret_must_be_the_same_at_both_ends(run: Run, program: Program, tmp_path: Path) -> None:
     for name, text in (("right", SECRET), ("wrong", SECRET + "!")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600)
-    with responder("--secret-file", str(tmp_path / "right")) as far:
+    with responder("--secret-file", str(tmp_path / "right"), program=program) as far:
         arguments = ("run", "ping", "--to", far.place, "--duration", "1s", "--output", tmp_path, "--no-plot")
         refused = run("run", "tcp_1up", *arguments[2:], "--secret-file", tmp_path / "wrong")
         assert refused.returncode == 1
@@ -155,13 +162,13 @@ def test_the_secret_must_be_the_same_at_both_ends(run: Run, tmp_path: Path) -> N
 
 
 def test_a_responder_killed_in_mid_run_ends_it_with_one_line_and_keeps_what_was_measured(
-    far: Responder, tmp_path: Path
+    either: Responder, tmp_path: Path
 ) -> None:
-    words = [*WHYDROP, "run", "tcp_1down", "--to", far.place, "--duration", "60s", "--set", "delay=0",
+    words = [*WHYDROP, "run", "tcp_1down", "--to", either.place, "--duration", "60s", "--set", "delay=0",
              "--output", str(tmp_path), "--no-plot"]  # fmt: skip
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_rows(tmp_path, "intervals")
-    far.kill()
+    either.kill()
     _, said = process.communicate(timeout=HANGS_S)
     assert process.returncode == 1
     assert "TCP download" in said
@@ -238,16 +245,19 @@ def test_a_program_that_is_missing_is_said_once_for_all_flows_that_need_it(run: 
     assert "3 more flows" in done.stderr
 
 
-def test_a_responder_says_at_its_end_what_it_did(tmp_path: Path) -> None:
-    with responder("--open") as far:
-        said = far.ask_to_stop()
-    assert "stopped" in said
-    assert far.process.returncode == 0
+def test_a_responder_says_at_its_end_what_it_did(either: Responder) -> None:
+    said = either.ask_to_stop()
+    assert re.fullmatch(
+        r"whydrop responder: stopped after 0 connections: 0 authenticated, 0 with another secret, "
+        r"0 of another protocol, 0 above the rate of handshakes, 0 silent\n",
+        said,
+    )
+    assert either.process.returncode == 0
 
 
-def test_a_responder_must_know_which_clients_it_serves(run: Run) -> None:
+def test_a_responder_must_know_which_clients_it_serves(program: Program) -> None:
     for options in ((), ("--open", "--secret-file", "anything")):
-        done = run("responder", *options)
+        done = ended(program, *options)
         assert done.returncode == 2
         assert "--open" in done.stderr
 

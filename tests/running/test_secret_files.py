@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import whydrop
-from running.responders import responder
+from running.responders import Program, ended, responder
 from whydrop.measure import secret_files
 from whydrop.measure.secret_files import SecretFileError, shared_secret, write_secret
 
@@ -80,22 +80,28 @@ def test_a_file_that_holds_no_secret_is_refused_with_the_command_that_makes_one(
             shared_secret(path)
 
 
-def test_weak_secrets_are_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_weak_secrets_are_refused_in_one_line(program: Program, tmp_path: Path) -> None:
     made = whydrop.new_secret()
     for text, expected in (("short", "5 bytes"), ("password" * 3, "easy to guess"), (made[:-1], "copy it again")):
         path = written(tmp_path / "secret", text)
-        done = run("responder", "--secret-file", path, "--listen", "127.0.0.1", "--port", "0")
+        done = ended(program, "--secret-file", str(path), "--listen", "127.0.0.1", "--port", "0")
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert expected in done.stderr
         assert "whydrop secret -o FILE" in done.stderr
 
 
-def test_the_mode_of_a_file_is_checked_by_the_commands(run: Run, tmp_path: Path) -> None:
+def test_a_client_checks_the_mode_of_the_file(run: Run, tmp_path: Path) -> None:
     path = written(tmp_path / "secret", GOOD, 0o644)
-    for arguments in (("responder",), ("run", "tcp_1up", "--to", "127.0.0.1:9")):
-        done = run(*arguments, "--secret-file", path)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert f"chmod 600 {path}" in done.stderr
+    done = run("run", "tcp_1up", "--to", "127.0.0.1:9", "--secret-file", path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"chmod 600 {path}" in done.stderr
+
+
+def test_every_responder_checks_the_mode_of_the_file(program: Program, tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", GOOD, 0o644)
+    done = ended(program, "--secret-file", str(path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"chmod 600 {path}" in done.stderr
 
 
 @pytest.mark.slow
@@ -135,9 +141,9 @@ def test_a_secret_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypa
     assert not path.exists()
 
 
-def test_an_empty_file_is_named_instead_of_taken_for_no_secret(run: Run, tmp_path: Path) -> None:
+def test_an_empty_file_is_named_instead_of_taken_for_no_secret(program: Program, tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.touch(mode=0o600)
-    done = run("responder", "--secret-file", path)
+    done = ended(program, "--secret-file", str(path))
     assert done.returncode != 0
     assert done.stderr.startswith(f"whydrop: {path}: holds no secret; ")

@@ -265,18 +265,12 @@ impl Responder {
             .map_err(|error| PyValueError::new_err(format!("the responder's options: {error}")))?;
         let raised = std::sync::Arc::new(Mutex::new(None));
         let secret = py.detach(|| config.secret.as_deref().map(stretched).transpose())?;
-        let mut limits = if secret.is_some() {
-            Limits::authenticated()
-        } else {
-            Limits::open()
-        };
-        limits.max_sessions = config.max_sessions.unwrap_or(limits.max_sessions);
-        if secret.is_some() {
-            // With a secret, all clients may share one address.
-            limits.max_sessions_per_address = limits.max_sessions;
-        }
-        limits.max_duration_s = config.max_duration_s.unwrap_or(limits.max_duration_s);
-        limits.max_rate_bps = config.max_rate_bps.or(limits.max_rate_bps);
+        let limits = Limits::with(
+            secret.is_none(),
+            config.max_sessions,
+            config.max_duration_s,
+            config.max_rate_bps,
+        );
         let serving = Serving::bind(Config {
             addresses: config.addresses,
             port: config

@@ -20,6 +20,7 @@ mod pace;
 pub mod responder;
 pub mod sample;
 pub mod secret;
+pub mod secret_file;
 pub mod stop;
 pub mod tcp;
 pub mod timed;

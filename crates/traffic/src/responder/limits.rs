@@ -56,6 +56,28 @@ impl Limits {
         }
     }
 
+    /// The limits for clients with or without a secret, with the changes that are given.
+    pub fn with(
+        open: bool,
+        max_sessions: Option<usize>,
+        max_duration_s: Option<f64>,
+        max_rate_bps: Option<f64>,
+    ) -> Limits {
+        let mut limits = if open {
+            Limits::open()
+        } else {
+            Limits::authenticated()
+        };
+        limits.max_sessions = max_sessions.unwrap_or(limits.max_sessions);
+        if !open {
+            // With a secret, all clients may share one address.
+            limits.max_sessions_per_address = limits.max_sessions;
+        }
+        limits.max_duration_s = max_duration_s.unwrap_or(limits.max_duration_s);
+        limits.max_rate_bps = max_rate_bps.or(limits.max_rate_bps);
+        limits
+    }
+
     /// The rate at which the responder reads the client's TCP flows, all together; `None`: unlimited.
     pub fn intake_bps(&self, flows: &[FlowSpec]) -> Option<f64> {
         Some(self.max_rate_bps? - udp_bps(flows, Direction::Up))

@@ -10,6 +10,7 @@ mod rate;
 mod session;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -62,6 +63,23 @@ pub struct Statistics {
     pub crowded: u64,
     pub expired: u64,
     pub sessions: usize,
+}
+
+impl fmt::Display for Statistics {
+    /// Writes the line with which a responder ends.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "stopped after {} connections: {} authenticated, {} with another secret, {} of another protocol, {} above \
+             the rate of handshakes, {} silent",
+            self.connections,
+            self.proved,
+            self.wrong_proof,
+            self.foreign,
+            self.crowded,
+            self.expired
+        )
+    }
 }
 
 /// A responder that is bound to its port.

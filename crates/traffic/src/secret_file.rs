@@ -1,0 +1,208 @@
+//! The file or variable from which a secret is read, and the refusal of a file that others can read or change.
+
+use std::env;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const VARIABLE: &str = "WHYDROP_SECRET";
+const FILE_VARIABLE: &str = "WHYDROP_SECRET_FILE";
+const LARGEST_BYTES: usize = 4096;
+/// The bits of a mode that are permissions.
+const PERMISSIONS: u32 = 0o7777;
+
+/// A file from which no secret was read.
+#[derive(Debug)]
+pub enum FileError {
+    /// It is not safe, or is no text; the message says what to do.
+    Refused(String),
+    /// It cannot be read; the message names it.
+    Unreadable(io::Error),
+}
+
+/// Reads the secret in a file; without one that of `WHYDROP_SECRET_FILE`, or `WHYDROP_SECRET` itself.
+///
+/// # Errors
+/// The file cannot be read, others can read or change it, or it has no secret.
+pub fn shared_secret(path: Option<&Path>) -> Result<Option<String>, FileError> {
+    let named = || {
+        env::var_os(FILE_VARIABLE)
+            .filter(|name| !name.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(path) = path.map(Path::to_path_buf).or_else(named) {
+        return read(&path).map(Some);
+    }
+    let text = env::var_os(VARIABLE).unwrap_or_default();
+    let text = text.to_string_lossy().trim().to_owned();
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Reads the secret in a file.
+///
+/// # Errors
+/// As for [`shared_secret`].
+pub fn read(path: &Path) -> Result<String, FileError> {
+    let unreadable = |error: io::Error| FileError::Unreadable(with_path(&error, path));
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    // SAFETY: takes nothing and always succeeds.
+    let user = unsafe { libc::geteuid() };
+    refuse_unsafe(path, &metadata, user)?;
+    let mut content = Vec::new();
+    file.take(LARGEST_BYTES as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(unreadable)?;
+    let refused = |problem: String| {
+        let command = format!("whydrop secret -o {}", quoted(path));
+        FileError::Refused(format!(
+            "{}: {problem}; make a secret with: {command}",
+            path.display()
+        ))
+    };
+    if content.len() > LARGEST_BYTES {
+        return Err(refused(format!("more than {LARGEST_BYTES} bytes")));
+    }
+    let text = String::from_utf8(content).map_err(|_| refused("not UTF-8 text".to_owned()))?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(refused("holds no secret".to_owned()));
+    }
+    Ok(text.to_owned())
+}
+
+/// Refuses a regular file that others can read or change.
+///
+/// In a file of another user the bits of the group may be those of an access list, as systemd sets one on credentials.
+fn refuse_unsafe(path: &Path, metadata: &Metadata, user: u32) -> Result<(), FileError> {
+    let others = if metadata.uid() == user { 0o077 } else { 0o007 };
+    if !metadata.is_file() || metadata.mode() & others == 0 {
+        return Ok(());
+    }
+    Err(FileError::Refused(format!(
+        "{}: other users can read or change the secret (mode {:04o}); run: chmod 600 {}",
+        path.display(),
+        metadata.mode() & PERMISSIONS,
+        quoted(path)
+    )))
+}
+
+fn with_path(error: &io::Error, path: &Path) -> io::Error {
+    let words = error.to_string();
+    let words = words.split(" (os error").next().unwrap_or(&words);
+    let wanted = format!("expected the file of the secret (--secret-file or {FILE_VARIABLE})");
+    io::Error::new(
+        error.kind(),
+        format!("{}: {words}; {wanted}", path.display()),
+    )
+}
+
+/// Quotes a path for a shell, if it needs that.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "@%+=:,./-_".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\"'\"'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const GOOD: &str = "a secret of some length";
+
+    /// A file in a folder of its own, removed at the end.
+    struct Written(PathBuf);
+
+    impl Written {
+        fn new(name: &str, content: &[u8], mode: u32) -> Written {
+            let folder = env::temp_dir().join(format!("whydrop-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let path = folder.join("the secret");
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Written(path)
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.0.parent().unwrap());
+        }
+    }
+
+    fn refusal(result: Result<String, FileError>) -> String {
+        match result {
+            Err(FileError::Refused(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_or_change_is_refused_with_the_command_that_corrects_it() {
+        for mode in [0o604, 0o602, 0o640, 0o620, 0o644, 0o666] {
+            let file = Written::new("open", GOOD.as_bytes(), mode);
+            let message = refusal(read(&file.0));
+            assert!(
+                message.contains(&format!("chmod 600 '{}'", file.0.display())),
+                "{message}"
+            );
+            assert!(message.contains(&format!("mode {mode:04o}")), "{message}");
+        }
+        let file = Written::new("closed", GOOD.as_bytes(), 0o400);
+        assert_eq!(read(&file.0).unwrap(), GOOD);
+    }
+
+    #[test]
+    fn a_group_may_read_the_file_of_another_user() {
+        let file = Written::new("group", GOOD.as_bytes(), 0o440);
+        let metadata = fs::metadata(&file.0).unwrap();
+        let other = metadata.uid() + 1;
+        assert!(refuse_unsafe(&file.0, &metadata, other).is_ok());
+        assert!(refuse_unsafe(&file.0, &metadata, metadata.uid()).is_err());
+        fs::set_permissions(&file.0, fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(refuse_unsafe(&file.0, &fs::metadata(&file.0).unwrap(), other).is_err());
+    }
+
+    #[test]
+    fn a_file_without_a_secret_is_refused_with_the_command_that_makes_one() {
+        for (name, content) in [
+            ("binary", vec![0xff; 20]),
+            ("large", vec![b'a'; 5000]),
+            ("empty", b" \n".to_vec()),
+        ] {
+            let file = Written::new(name, &content, 0o600);
+            assert!(refusal(read(&file.0)).contains("whydrop secret -o '"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_exist_is_named_without_the_number_of_the_error() {
+        let Err(FileError::Unreadable(error)) = read(Path::new("/no/such/file")) else {
+            panic!("the file does not exist");
+        };
+        let message = error.to_string();
+        assert!(
+            message.starts_with("/no/such/file: No such file or directory; expected"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_path_is_quoted_where_a_shell_needs_it() {
+        for (path, expected) in [
+            ("/etc/a-b", "/etc/a-b"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\"'\"'s'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), expected);
+        }
+    }
+}
