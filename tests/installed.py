@@ -26,7 +26,9 @@ BY_FIXTURE = {
 # Of Debian, where they are not called as the program is.
 PACKAGES = {
     "java": "openjdk-17-jre-headless",
+    "busybox": "busybox-static",
     "ping": "iputils-ping",
+    "sshd": "openssh-server",
     "systemd-analyze": "systemd",
 }
 

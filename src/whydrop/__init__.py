@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from whydrop.api.measuring import (
         batch,
         batch_plan,
+        deploy,
         depth,
         describe_test,
         new_secret,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.explaining.replaying import ModelError
+    from whydrop.measure.deploying import Deployed
     from whydrop.measure.handle import Run
     from whydrop.measure.responding import Responder
     from whydrop.monitoring.rolling.kept import Kept
@@ -84,7 +86,7 @@ _HOMES = {
         "whydrop.act.abilities": "Ability doctor",
         "whydrop.api.explaining": "Explanation explain",
         "whydrop.api.measuring": (
-            "batch batch_plan depth describe_test new_secret responder roll run start tests watch watch_live"
+            "batch batch_plan deploy depth describe_test new_secret responder roll run start tests watch watch_live"
         ),
         "whydrop.api.plotting": "Plot plot plot_names plot_table",
         "whydrop.api.recordings": "Statistics compare export import_file metadata open stats summary",
@@ -100,6 +102,7 @@ _HOMES = {
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
         "whydrop.explaining.replaying": "ModelError",
+        "whydrop.measure.deploying": "Deployed",
         "whydrop.measure.handle": "Run",
         "whydrop.measure.responding": "Responder",
         "whydrop.monitoring.switches.states": "PortStates port_history port_states",
@@ -120,6 +123,7 @@ __all__ = [
     "Cause",
     "Changes",
     "ClockInterval",
+    "Deployed",
     "Error",
     "Explanation",
     "Flow",
@@ -152,6 +156,7 @@ __all__ = [
     "collect",
     "collect_once",
     "compare",
+    "deploy",
     "depth",
     "describe_test",
     "doctor",

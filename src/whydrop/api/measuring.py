@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from whydrop.measure.batch.executing import Summary, Watcher
     from whydrop.measure.batch.preparing import Prepared
+    from whydrop.measure.deploying import Deployed
     from whydrop.measure.depth.measurement import FarEnd, Measured
     from whydrop.measure.far_hosts import FarHost
     from whydrop.measure.handle import Run
@@ -541,6 +542,50 @@ def responder(
         max_duration_s=max_duration_s,
         max_rate_bps=max_rate_bps,
         describe_host=describe_host,
+    )
+
+
+def deploy(
+    host: str,
+    *,
+    secret: str | None = None,
+    address: str | None = None,
+    port: int = 17370,
+    program: str | PathLike[str] | None = None,
+    ssh: Sequence[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Deployed:
+    """Copy the program ``whydrop-responder`` to a host by ssh, and run it there until it is stopped.
+
+    Its file is removed once it runs, and it ends with the connection of ssh, so that nothing is left on the host.
+
+    Args:
+        host: as ssh has it, such as ``root@server.example``.
+        secret: that clients must know; by default a new one.
+        address: of the host, for tests; by default the host name that ssh connects to.
+        port: of TCP and of UDP.
+        program: to copy; by default the one that is installed here.
+        ssh: program to connect with, and its options.
+        progress: called with the bytes that are copied, and the bytes in all.
+
+    Raises:
+        whydrop.Error: the responder could not be started there; the message says why.
+
+    Example::
+
+        with whydrop.deploy("root@server.example") as far_end:
+            whydrop.run("rrul", to=far_end.place, secret=far_end.secret)
+    """
+    from whydrop.measure import deploying
+
+    return deploying.deploy(
+        host,
+        secret=secret or new_secret(),
+        ssh=ssh or deploying.SSH,
+        program=None if program is None else Path(program),
+        address=address,
+        port=port,
+        progress=progress,
     )
 
 

@@ -26,6 +26,7 @@ GROUPS = {
         "watch": ("whydrop.cli.watch", "Record the TCP connections of this host."),
         "roll": ("whydrop.cli.roll", "Hold the last seconds of packets for triggers."),
         "responder": ("whydrop.cli.responder", "Answer the tests of other hosts."),
+        "deploy": ("whydrop.cli.deploy", "Run a responder on another host by ssh, for one command."),
         "secret": ("whydrop.cli.secret", "Make a secret for a responder and its clients."),
     },
     "Change": {

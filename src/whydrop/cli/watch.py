@@ -16,7 +16,7 @@ from whydrop.cli.command import Command as CliCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from whydrop.cli.watch_command import Command
+    from whydrop.cli.started import Command
     from whydrop.monitoring.sockets.sampler import Taken
     from whydrop.monitoring.sockets.selection import Wanted
     from whydrop.monitoring.sockets.watch import Settings, Watch, Watched
@@ -77,7 +77,7 @@ def command(
     **given: Any,
 ) -> int:
     """Record the kernel's state of this host's TCP connections, until Ctrl-C or COMMAND ends (docs/watching.md)."""
-    from whydrop.cli.watch_command import Command
+    from whydrop.cli.started import Command
     from whydrop.monitoring.sockets.selection import wanted
     from whydrop.monitoring.sockets.watch import Settings
 

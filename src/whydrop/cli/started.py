@@ -1,4 +1,4 @@
-"""The command that a watch starts: it begins with the first poll, and the watch ends with it."""
+"""The command that a watch or a deployment starts, and ends with: it begins with the first poll, or at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -40,10 +40,11 @@ class Command:
         shown: its words without secrets.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.pid: int | None = None
         self.shown = shlex.join(masked_command(list(words)))
         self._words = list(words)
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._gone = False
 
@@ -56,7 +57,7 @@ class Command:
             there = Path(program).exists()
             why = "is no program that may be run" if there else "no such program"
             raise CommandError(f"{program}: {why}", 126 if there else 127)
-        self._process = subprocess.Popen(["/bin/sh", "-c", _GATE, "sh", *self._words])
+        self._process = subprocess.Popen(["/bin/sh", "-c", _GATE, "sh", *self._words], env=self._environment)
         self.pid = self._process.pid
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return self
