@@ -14,6 +14,7 @@ from pathlib import Path
 
 from whydrop.measure.runners import registry
 from whydrop.measure.runners.registry import version_of
+from whydrop.runtime import extras
 
 # linux/capability.h
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -29,7 +30,7 @@ class Ability:
     """One thing that this host has or lacks.
 
     Attributes:
-        group: ``privileges``, ``kernel``, ``programs`` or ``folders``.
+        group: ``privileges``, ``kernel``, ``programs``, ``extras`` or ``folders``.
         name: what it is.
         present: whether this process can use it.
         found: a version, or what was found.
@@ -51,7 +52,7 @@ def doctor(folder: str | os.PathLike[str] = ".") -> list[Ability]:
     Args:
         folder: recordings would go here.
     """
-    return [*_privileges(), *_kernel(), *_programs(), *_folders(Path(folder))]
+    return [*_privileges(), *_kernel(), *_programs(), *_extras(), *_folders(Path(folder))]
 
 
 def _ability(group: str, name: str, present: bool, used_for: str, remedy: str = "", found: str = "") -> Ability:
@@ -133,6 +134,7 @@ def _programs() -> Iterator[Ability]:
     tcpdump, java = version_of("tcpdump", "--version"), version_of("java", "-version")
     yield _program("tcpdump", tcpdump, "fix: a capture of the measurement", "apt-get install tcpdump")
     yield _program("java", java, "--backend spark", "apt-get install default-jre-headless")
+    yield _program("ssh", version_of("ssh", "-V"), "deploy", "apt-get install openssh-client")
 
 
 def _program(name: str, version: str, used_for: str, package: str) -> Ability:
@@ -140,6 +142,13 @@ def _program(name: str, version: str, used_for: str, package: str) -> Ability:
     install = re.search(r"apt-get install [\w-]+", package)
     remedy = f"sudo {install[0]}" if install is not None and place is None else ""
     return Ability("programs", name, place is not None, (version or place or "") if place else "", used_for, remedy)
+
+
+def _extras() -> Iterator[Ability]:
+    for extra, used_for in extras.USED_FOR.items():
+        absent = extras.missing(extra)
+        found = f"without {', '.join(absent)}" if absent else ""
+        yield _ability("extras", extra, not absent, used_for, extras.command(extra), found)
 
 
 def _folders(folder: Path) -> Iterator[Ability]:

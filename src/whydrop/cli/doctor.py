@@ -30,7 +30,7 @@ Examples:
 @click.command("doctor", cls=shape.Command, epilog=EXAMPLES)
 @options.as_json
 def command(as_json: bool) -> None:
-    """Show which privileges, kernel features, programs and folders this host has, and how to get the missing ones."""
+    """Show the privileges, kernel features, programs, extras and folders of this host, and how to get missing ones."""
     found = whydrop.doctor()
     if as_json:
         ending.write_json({"whydrop": whydrop.__version__, "schema": 1, "abilities": [asdict(one) for one in found]})

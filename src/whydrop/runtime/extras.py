@@ -22,6 +22,17 @@ PACKAGES = {
     "bigquery": {"google.cloud.bigquery": "google-cloud-bigquery"},
     "mcp": {"mcp": "mcp"},
 }
+# The commands that need each extra.
+USED_FOR = {
+    "store": "store, plot --table",
+    "studies": "study",
+    "plots": "pictures for print: PNG, SVG, PDF",
+    "switches": "collect",
+    "web": "web",
+    "spark": "--backend spark",
+    "bigquery": "--backend bigquery",
+    "mcp": "mcp",
+}
 # Extras that an extra brings too.
 INCLUDED = {
     "studies": ("store",),
@@ -38,11 +49,20 @@ def need(extra: str) -> None:
     Raises:
         MissingExtraError: packages are not installed; the message names them, and the command that installs them.
     """
-    missing = [package for module, package in _modules(extra) if not _is_installed(module)]
-    if missing:
-        *others, last = missing
+    if absent := missing(extra):
+        *others, last = absent
         names = f"{', '.join(others)} and {last}, which are" if others else f"{last}, which is"
-        raise MissingExtraError(f"this needs {names} not installed: pip install 'whydrop[{extra}]'")
+        raise MissingExtraError(f"this needs {names} not installed: {command(extra)}")
+
+
+def missing(extra: str) -> list[str]:
+    """The packages of an extra that are not installed."""
+    return [package for module, package in _modules(extra) if not _is_installed(module)]
+
+
+def command(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'whydrop[{extra}]'"
 
 
 def _modules(extra: str) -> Iterator[tuple[str, str]]:
