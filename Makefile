@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden images wheel responder bench scores queues fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden docs images wheel responder bench scores queues fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -56,6 +56,10 @@ format: setup ## format the code of both languages
 golden: setup ## write the golden documents and snapshots of all text again after a wanted change; read the difference
 	$(RUN)/python tests/golden.py
 
+docs: setup ## build the documents as a site into build/site; broken links are errors
+	@tools/site
+	@echo "Open it in a browser: file://$(CURDIR)/build/site/index.html"
+
 images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test-all`)
 	$(RUN)/python tools/images.py
 	$(RUN)/python tools/screens.py
@@ -88,4 +92,4 @@ fuzz-packets: setup ## explain mutated captures for SECONDS_EACH (60) seconds
 	$(RUN)/python tools/fuzz_packets.py --seed $$RANDOM --cases 1000000 --seconds $${SECONDS_EACH:-60} examples
 
 clean: ## remove what the targets made, except .venv
-	rm -rf build dist target src/whydrop/_core*.so .venv/.extension-built src/whydrop/show/assets frontend/node_modules
+	rm -rf .cache build dist target src/whydrop/_core*.so .venv/.extension-built src/whydrop/show/assets frontend/node_modules

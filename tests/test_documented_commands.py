@@ -16,7 +16,9 @@ from example_files import Run
 from whydrop.cli.commands import COMMANDS, whydrop
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted(path for folder in ("", "docs", "examples", "packaging") for path in (ROOT / folder).glob("*.md"))
+DOCUMENTS = sorted(
+    path for folder in ("", "docs", "examples", "packaging", "bench", "fuzz") for path in (ROOT / folder).glob("*.md")
+)
 # A line of an indented block, or of the help, that is for a shell; there may be a pipe into it.
 FOR_A_SHELL = re.compile(r"(    |  |Examples?: )(\$ )?([a-z]+ [^`|]*[|;] )?(\S*/)?whydrop ")
 # What ends a command within such a line.
@@ -115,6 +117,11 @@ def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
         if not target.exists() or (heading and heading not in heading_names(target.read_text("utf-8"))):
             lost.append(link)
     assert not lost
+
+
+def test_every_document_is_in_the_navigation_of_the_site() -> None:
+    listed = re.findall(r'^ +(?:\{ "[^"]+" = )?"(\S+\.md)"', (ROOT / "zensical.toml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 
 def test_the_output_that_the_readme_quotes_is_what_the_command_prints(run_here: Run) -> None:
