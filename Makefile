@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden docs images wheel responder bench scores queues fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden docs manual images wheel responder bench scores queues fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -59,6 +59,9 @@ golden: setup ## write the golden documents and snapshots of all text again afte
 docs: setup ## build the documents as a site into build/site; broken links are errors
 	@tools/site
 	@echo "Open it in a browser: file://$(CURDIR)/build/site/index.html"
+
+manual: setup ## write manual pages and completions into build/manual
+	@$(RUN)/python tools/manual_pages.py build/manual
 
 images: setup ## draw the pictures of README.md and docs anew (those of findings after `make test-all`)
 	$(RUN)/python tools/images.py
