@@ -16,6 +16,8 @@ from lab.watched import between
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kernel("pfifo"), pytest.mark.needs_program("iperf3")]
 
+# Each figure is drawn by a process of its own; tests/plots/test_tcp_plots.py draws every one.
+FIGURES = ("tcp_goodput", "tcp_send_stalls", "tcp_congestion_signals")
 # Two of the queues; a driver of veth has no byte queue limits, and not every kernel has fq.
 ALL, SOME = 'for.queue = "queue_*"', 'for.queue = ["queue_txqueuelen-10", "queue_txqueuelen-1000"]'
 
@@ -41,14 +43,13 @@ def test_each_run_leaves_a_recording_with_events_its_figures_and_the_interface_a
         changed |= {"host": receiver.address, "device": device.name}
         options = [word for key, value in changed.items() for word in ("--set", f"{key}={value}")]
         with iperf3_server(receiver):
-            words = ["env", path, f"TMPDIR={lab.folder}", "FORMAT=json", "whydrop", "batch", "run", str(file)]
+            settings = [path, f"TMPDIR={lab.folder}", "FORMAT=json", f"FIGURES={' '.join(FIGURES)}"]
+            words = ["env", *settings, "whydrop", "batch", "run", str(file)]
             sender.run([*words, "--repetitions", "1", "-o", str(lab.folder), *options], timeout_s=300)
         assert (device.tc("qdisc show dev {}"), length(sender, device.name)) == before
     runs = sorted(one.name for one in results.iterdir())
     assert runs == ["eight-hours", "txqueuelen-10-01", "txqueuelen-1000-01"]
     for run in results.iterdir():
         assert len(list(run.glob("*.recording"))) == 1
-        assert {"tcp_goodput.json", "tcp_send_stalls.json", "tcp_congestion_signals.json"} <= {
-            one.name for one in run.glob("*.json")
-        }
+        assert {one.stem for one in run.glob("*.json")} == set(FIGURES)
         assert "10.0.0" in (run / "explained.txt").read_text()
