@@ -13,7 +13,6 @@ import pytest
 
 import whydrop
 from running.responders import Program, ended, responder
-from whydrop.measure import secret_files
 from whydrop.measure.secret_files import SecretFileError, shared_secret, write_secret
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -52,10 +51,11 @@ def test_a_file_that_others_can_read_or_change_is_refused_with_the_command_that_
     assert shared_secret(path) == GOOD
 
 
-def test_a_group_may_read_the_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.needs_root
+def test_a_group_may_read_the_file_of_another_user(tmp_path: Path) -> None:
     # systemd gives the user of a service access to a credential by an access list, which the group's bits show.
     path = written(tmp_path / "secret", GOOD, 0o440)
-    monkeypatch.setattr(secret_files.os, "geteuid", lambda: path.stat().st_uid + 1)
+    os.chown(path, os.geteuid() + 1, -1)
     assert shared_secret(path) == GOOD
     path.chmod(0o444)
     with pytest.raises(SecretFileError):

@@ -53,6 +53,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::EventMonitor>()?;
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_function(wrap_pyfunction!(traffic::new_secret, module)?)?;
+    module.add_function(wrap_pyfunction!(traffic::shared_secret, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;
     #[cfg(debug_assertions)]

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use whydrop_traffic::client::{Host, Planned, Test};
@@ -14,6 +15,7 @@ use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
 use whydrop_traffic::secret::{self, Secret};
+use whydrop_traffic::secret_file::{self, FileError};
 use whydrop_traffic::udp::Trouble;
 
 use crate::table::Table;
@@ -241,6 +243,29 @@ fn stretched(text: &str) -> PyResult<Secret> {
     Secret::new(text.as_bytes()).map_err(TrafficError::new_err)
 }
 
+/// The secret in a file or in the environment, or the reason for which the file is refused.
+#[pyfunction]
+#[pyo3(signature = (path))]
+pub fn shared_secret(
+    py: Python<'_>,
+    path: Option<PathBuf>,
+) -> PyResult<(Option<String>, Option<String>)> {
+    // A pipe may be empty for a while.
+    match py.detach(|| secret_file::shared_secret(path.as_deref())) {
+        Ok(secret) => Ok((secret, None)),
+        Err(FileError::Refused(message)) => Ok((None, Some(message))),
+        Err(
+            ref error @ FileError::Unreadable {
+                ref path,
+                ref reason,
+            },
+        ) => {
+            let number = reason.raw_os_error();
+            Err(PyOSError::new_err((number, error.words(), path.clone())))
+        }
+    }
+}
+
 /// A random secret, to be given to a responder and its clients.
 #[pyfunction]
 pub fn new_secret() -> String {
@@ -312,6 +337,11 @@ impl Responder {
             found.expired,
             found.sessions,
         )
+    }
+
+    /// The line with which a responder ends.
+    fn summary(&self) -> String {
+        self.serving.statistics().to_string()
     }
 
     /// The reason why the last attempt to gather metadata failed, if it did.

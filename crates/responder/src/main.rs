@@ -48,12 +48,13 @@ impl Failure {
 
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Failure {
-        match error {
-            FileError::Refused(message) => Failure {
-                lines: format!("whydrop: {message}"),
-                status: USAGE,
-            },
-            FileError::Unreadable(error) => Failure::other(error),
+        let status = match error {
+            FileError::Refused(_) => USAGE,
+            FileError::Unreadable { .. } => 1,
+        };
+        Failure {
+            lines: format!("whydrop: {error}"),
+            status,
         }
     }
 }

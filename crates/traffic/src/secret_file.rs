@@ -1,6 +1,7 @@
 //! The file or variable from which a secret is read, and the refusal of a file that others can read or change.
 
 use std::env;
+use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -17,8 +18,33 @@ const PERMISSIONS: u32 = 0o7777;
 pub enum FileError {
     /// It is not safe, or is no text; the message says what to do.
     Refused(String),
-    /// It cannot be read; the message names it.
-    Unreadable(io::Error),
+    /// It cannot be read.
+    Unreadable { path: PathBuf, reason: io::Error },
+}
+
+impl FileError {
+    /// The words for this error; those of an unreadable file do not name it.
+    pub fn words(&self) -> String {
+        match self {
+            FileError::Refused(message) => message.clone(),
+            FileError::Unreadable { reason, .. } => {
+                let words = reason.to_string();
+                let words = words.split(" (os error").next().unwrap_or(&words);
+                format!(
+                    "{words}; expected the file of the secret (--secret-file or {FILE_VARIABLE})"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let FileError::Unreadable { path, .. } = self {
+            write!(formatter, "{}: ", path.display())?;
+        }
+        formatter.write_str(&self.words())
+    }
 }
 
 /// Reads the secret in a file; without one that of `WHYDROP_SECRET_FILE`, or `WHYDROP_SECRET` itself.
@@ -44,7 +70,10 @@ pub fn shared_secret(path: Option<&Path>) -> Result<Option<String>, FileError> {
 /// # Errors
 /// As for [`shared_secret`].
 pub fn read(path: &Path) -> Result<String, FileError> {
-    let unreadable = |error: io::Error| FileError::Unreadable(with_path(&error, path));
+    let unreadable = |reason| FileError::Unreadable {
+        path: path.to_path_buf(),
+        reason,
+    };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     // SAFETY: takes nothing and always succeeds.
@@ -86,16 +115,6 @@ fn refuse_unsafe(path: &Path, metadata: &Metadata, user: u32) -> Result<(), File
         metadata.mode() & PERMISSIONS,
         quoted(path)
     )))
-}
-
-fn with_path(error: &io::Error, path: &Path) -> io::Error {
-    let words = error.to_string();
-    let words = words.split(" (os error").next().unwrap_or(&words);
-    let wanted = format!("expected the file of the secret (--secret-file or {FILE_VARIABLE})");
-    io::Error::new(
-        error.kind(),
-        format!("{}: {words}; {wanted}", path.display()),
-    )
 }
 
 /// Quotes a path for a shell, if it needs that.
@@ -185,14 +204,9 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_exist_is_named_without_the_number_of_the_error() {
-        let Err(FileError::Unreadable(error)) = read(Path::new("/no/such/file")) else {
-            panic!("the file does not exist");
-        };
-        let message = error.to_string();
-        assert!(
-            message.starts_with("/no/such/file: No such file or directory; expected"),
-            "{message}"
-        );
+        let message = read(Path::new("/no/such/file")).unwrap_err().to_string();
+        let expected = "/no/such/file: No such file or directory; expected";
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]

@@ -80,11 +80,7 @@ def _serve(responder: Responder, ready: str) -> None:
                     _say(f"metadata of this host: {ending.printable(' '.join(problem.splitlines()))}", sys.stderr)
         responder.stop()
         responder.wait()
-    connections, proved, foreign, wrong_proof, crowded, expired, _ = responder.statistics()
-    _say(
-        f"stopped after {connections} connections: {proved} authenticated, {wrong_proof} with another secret, "
-        f"{foreign} of another protocol, {crowded} above the rate of handshakes, {expired} silent"
-    )
+    _say(responder.summary())
 
 
 def _say(what: str, where: TextIO | None = None) -> None:

@@ -75,6 +75,10 @@ class Responder:
         """
         return self._serving.statistics()
 
+    def summary(self) -> str:
+        """The numbers of connections in one line, for the end."""
+        return self._serving.summary()
+
     def stop(self) -> None:
         """End its sessions, and stop answering."""
         self._serving.stop()
