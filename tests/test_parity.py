@@ -17,8 +17,8 @@ def test_every_test_of_ours_that_proves_a_row_exists() -> None:
 
 
 def test_every_test_of_the_engine_that_proves_a_row_exists() -> None:
-    named = set(re.findall(r"`(traffic|sockets)::(\w+)`", DOCUMENT))
-    for crate in ("traffic", "sockets"):
+    named = set(re.findall(r"`(traffic|sockets|host)::(\w+)`", DOCUMENT))
+    for crate in ("traffic", "sockets", "host"):
         written = "".join(path.read_text("utf-8") for path in sorted((TOP / "crates" / crate).rglob("*.rs")))
         ours = {name for where, name in named if where == crate}
         assert ours

@@ -3,6 +3,7 @@
 //!
 //! Nothing fails: `not_gathered` lists the facts that could not be found, with the reason.
 
+mod counters;
 mod ethtool;
 mod items;
 mod layouts;
@@ -15,14 +16,25 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
+pub use counters::{Reading, queue_counters};
 use items::Items;
 pub use network::Target;
+pub use qdiscs::Counter;
 
 /// The most that a far end may send to its client.
 pub const MOST_BYTES: usize = 128 * 1024;
 
 /// Left out in this order if the whole is larger.
 const DISPENSABLE: [&str; 5] = ["modules", "addresses", "gateways", "interfaces", "sysctls"];
+
+/// Properties of an interface that may change during a test.
+const CHANGING: [&str; 5] = [
+    "qdiscs",
+    "classes",
+    "byte_queue_limits",
+    "carrier_changes",
+    "flow_control",
+];
 
 /// Gathers facts about this host and its route to each target; as JSON they are smaller than [`MOST_BYTES`].
 pub fn gather(targets: &[Target]) -> Map<String, Value> {
@@ -32,11 +44,27 @@ pub fn gather(targets: &[Target]) -> Map<String, Value> {
     limited(items.into_document())
 }
 
-/// Gathers only the routes and interfaces, which change during a test.
-pub fn gather_network(targets: &[Target]) -> Map<String, Value> {
+/// Returns the facts that were gathered before a test, with the present values of those that change, under keys that end
+/// in `_after`.
+pub fn with_after(mut before: Map<String, Value>, targets: &[Target]) -> Map<String, Value> {
     let mut items = Items::default();
     network::gather(&mut items, targets);
-    items.into_document()
+    let after = items.found.remove("interfaces").unwrap_or_default();
+    let Some(Value::Object(interfaces)) = before.get_mut("interfaces") else {
+        return before;
+    };
+    for (name, interface) in interfaces {
+        let Value::Object(interface) = interface else {
+            continue;
+        };
+        for key in CHANGING {
+            let now = &after[name][key];
+            if !now.is_null() {
+                interface.insert(format!("{key}_after"), now.clone());
+            }
+        }
+    }
+    limited(before)
 }
 
 /// Describes this host for a client at an address, as JSON text.
@@ -45,7 +73,7 @@ pub fn described(client: IpAddr) -> String {
 }
 
 /// Leaves out the items that are not needed, until the rest is small enough.
-pub fn limited(mut metadata: Map<String, Value>) -> Map<String, Value> {
+fn limited(mut metadata: Map<String, Value>) -> Map<String, Value> {
     for key in DISPENSABLE {
         if serde_json::to_string(&metadata).is_ok_and(|text| text.len() < MOST_BYTES) {
             break;
@@ -97,8 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn the_network_alone_has_nothing_of_the_system() {
-        let found = gather_network(&[Target::from(IpAddr::V4(Ipv4Addr::LOCALHOST))]);
-        assert!(found.contains_key("interfaces") && !found.contains_key("sysctls"));
+    fn the_state_after_a_test_is_added_to_that_before_it() {
+        let targets = [Target::from(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        let both = with_after(gather(&targets), &targets);
+        let loopback = &both["interfaces"]["lo"];
+        assert_eq!(loopback["qdiscs"], loopback["qdiscs_after"]);
+        assert_eq!(loopback.get("offloads_after"), None);
+        let none = with_after(Map::new(), &targets);
+        assert!(none.is_empty());
     }
 }

@@ -340,11 +340,18 @@ mod tests {
         let tins = attributes(&[(1, &tin)]);
         let cake = attributes(&[(4, &words(&[4096])), (CAKE_TINS, &tins)]);
         let codel = words(&[1514, 7, 6, 5000, (-3_i32) as u32, 1, 2, 1, 0]);
+        let fq_pie = words(&[100, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let longs: Vec<u8> = (1..=8_u64).flat_map(u64::to_ne_bytes).collect();
+        let fq = [longs, words(&[9, 10, 11, 12])].concat();
         let fq_codel = words(&[0, 1514, 1, 2, 3, 4, 5, 6, 7, 8]);
         for (kind, own, name, expected) in [
             ("fq_codel", &fq_codel, "ecn_marked_packets", 2),
             ("codel", &codel, "drop_next_us", -3),
             ("pie", &pie, "dropped_early_packets", 3),
+            ("pie", &pie, "delay_ms", 15),
+            ("fq_pie", &fq_pie, "ecn_marked_packets", 6),
+            ("fq", &fq, "throttled_packets", 4),
+            ("fq", &fq, "flows", 9),
             ("red", &words(&[3, 4, 5, 6]), "ecn_marked_packets", 6),
             ("cake", &cake, "memory_used_bytes", 4096),
             ("cake", &cake, "tin1_peak_delay_us", 70),

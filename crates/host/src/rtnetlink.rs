@@ -208,10 +208,14 @@ impl Netlink {
 
     /// Lists the queueing disciplines of an interface.
     pub fn qdiscs(&mut self, interface: u32) -> io::Result<Vec<TrafficObject>> {
-        let mut found = self.traffic_objects(GET_QDISC, interface)?;
-        // The kernel lists those of every interface.
+        let mut found = self.all_qdiscs()?;
         found.retain(|object| object.interface == interface);
         Ok(found)
+    }
+
+    /// Lists the queueing disciplines of all interfaces, as the kernel does whatever the request names.
+    pub fn all_qdiscs(&mut self) -> io::Result<Vec<TrafficObject>> {
+        self.traffic_objects(GET_QDISC, 0)
     }
 
     /// Lists the classes of an interface.

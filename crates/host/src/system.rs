@@ -14,7 +14,7 @@ use whydrop_sockets::attributes::{aligned, u32_at};
 use crate::items::{Items, line, whole_number};
 
 /// Settings that change how TCP behaves or how long packets wait, by prefix. Flent's 24 are among them.
-pub const SYSCTLS: [(&str, &str); 3] = [
+const SYSCTLS: [(&str, &str); 3] = [
     (
         "net.core.",
         "bpf_jit_enable busy_poll busy_read default_qdisc netdev_budget netdev_budget_usecs netdev_max_backlog \
@@ -304,6 +304,29 @@ mod tests {
         assert_eq!(build_id_of(&note).unwrap(), "ab01ff");
         for length in 0..note.len() {
             assert_eq!(build_id_of(&note[..length]), None);
+        }
+    }
+
+    #[test]
+    fn the_settings_that_flent_records_are_among_ours() {
+        let flents = "net.core.rmem_max net.core.wmem_max net.ipv4.tcp_autocorking net.ipv4.tcp_early_retrans \
+            net.ipv4.tcp_ecn net.ipv4.tcp_pacing_ca_ratio net.ipv4.tcp_pacing_ss_ratio net.ipv4.tcp_dsack \
+            net.ipv4.tcp_fack net.ipv4.tcp_sack net.ipv4.tcp_fastopen net.ipv4.tcp_syncookies \
+            net.ipv4.tcp_window_scaling net.ipv4.tcp_notsent_lowat net.ipv4.tcp_limit_output_bytes \
+            net.ipv4.tcp_timestamps net.ipv4.tcp_congestion_control net.ipv4.tcp_allowed_congestion_control \
+            net.ipv4.tcp_available_congestion_control net.ipv4.tcp_mem net.ipv4.tcp_rmem net.ipv4.tcp_wmem \
+            net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_no_metrics_save";
+        assert_eq!(flents.split_whitespace().count(), 24);
+        let of_prefix = |(prefix, names): &(&str, &str)| {
+            let full: Vec<_> = names
+                .split_whitespace()
+                .map(|name| format!("{prefix}{name}"))
+                .collect();
+            full
+        };
+        let ours: Vec<_> = SYSCTLS.iter().flat_map(of_prefix).collect();
+        for name in flents.split_whitespace() {
+            assert!(ours.contains(&name.to_owned()), "{name}");
         }
     }
 

@@ -9,6 +9,7 @@ mod drops;
 mod errors;
 mod events;
 mod guard;
+mod host;
 mod json;
 mod packets;
 mod progress;
@@ -54,6 +55,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sockets::socket_owners, module)?)?;
     module.add_function(wrap_pyfunction!(traffic::new_secret, module)?)?;
     module.add_function(wrap_pyfunction!(traffic::shared_secret, module)?)?;
+    module.add_function(wrap_pyfunction!(host::host_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(host::host_metadata_after, module)?)?;
+    module.add_function(wrap_pyfunction!(host::queue_counters, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
     module.add_class::<traffic::Responder>()?;
     #[cfg(debug_assertions)]

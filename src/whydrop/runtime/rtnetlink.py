@@ -1,9 +1,8 @@
-"""The kernel's queueing disciplines, classes, filters, links, addresses and routes by rtnetlink(7).
+"""Changes of queueing disciplines, classes, filters, links and routes by rtnetlink(7), and the reading for them.
 
-Asked for and changed by hand: counters are sampled many times a second while a test runs, and whatever measures asks
-for the host's addresses. A general library takes milliseconds for what is done here in a tenth of one, takes a third
-of a second to be imported, and knows the statistics of few disciplines. What is put back must be what was found, to the
-byte: so messages can be had as they came. Attributes of unknown types are passed over.
+What a change restores must be the state before it, to the byte, so messages can be had as they came. A general library
+takes a third of a second to be imported. Attributes of unknown types are passed over. Metadata and counters of this
+host are read by `crates/host`.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _ATTRIBUTE = struct.Struct("=HH")
 _TIMEOUT_S = 2.0
 _RECEIVE_BYTES = 1 << 18
 
-TCA_KIND, TCA_OPTIONS, TCA_XSTATS, TCA_STATS2 = 1, 2, 4, 7
-IFLA_IFNAME, IFLA_TXQLEN, IFLA_STATS64 = 3, 13, 23
+TCA_KIND, TCA_OPTIONS = 1, 2
+IFLA_IFNAME, IFLA_TXQLEN = 3, 13
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_METRICS = 1, 4, 5, 7, 8
 _RTAX_LOCK, _RTAX_MTU = 1, 2
@@ -56,21 +55,6 @@ _CAP_ACK, _EXT_ACK, _ACK_TLVS, _ERROR_WORDS = 10, 11, 0x200, 1
 ROOT = 0xFFFFFFFF
 
 Attributes = dict[int, bytes]
-
-
-@dataclass(frozen=True)
-class TrafficObject:
-    """A queueing discipline or a class, as the kernel describes it."""
-
-    interface: int
-    handle: int
-    parent: int
-    attributes: Attributes
-
-    @property
-    def kind(self) -> str:
-        """Its name, such as ``fq_codel``."""
-        return text(self.attributes.get(TCA_KIND, b""))
 
 
 @dataclass(frozen=True)
@@ -105,16 +89,6 @@ class Netlink:
         """Close the socket."""
         self._socket.close()
 
-    def qdiscs(self, interface: int = 0) -> list[TrafficObject]:
-        """The queueing disciplines of an interface, by its index; 0: of all."""
-        objects = map(_traffic_object, self.dump(RTM_GETQDISC, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
-        return [found for found in objects if found and (not interface or found.interface == interface)]
-
-    def classes(self, interface: int) -> list[TrafficObject]:
-        """The classes of an interface."""
-        objects = map(_traffic_object, self.dump(RTM_GETTCLASS, TCMSG.pack(0, 0, 0, interface, 0, 0, 0)))
-        return [found for found in objects if found]
-
     def links(self) -> dict[int, tuple[str, Attributes]]:
         """Names and attributes of all interfaces, by index."""
         found = {}
@@ -133,15 +107,6 @@ class Netlink:
             # Of a link between two the other's address is the first of them.
             address = _address(own.get(_IFA_LOCAL) or own.get(_IFA_ADDRESS))
             found.append((interface, f"{address}/{prefix_bits}"))
-        return found
-
-    def default_routes(self, family: int) -> list[Route]:
-        """The default routes of the main table."""
-        found = []
-        for payload in self.dump(RTM_GETROUTE, _RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
-            _, prefix_bits, _, _, table, _, _, kind, _ = _RTMSG.unpack_from(payload)
-            if (prefix_bits, table, kind) == (0, _MAIN_TABLE, _UNICAST):
-                found.append(_route(payload))
         return found
 
     def route_to(self, address: str) -> Route:
@@ -253,13 +218,6 @@ def _route(payload: bytes) -> Route:
 
 def _address(data: bytes | None) -> str | None:
     return str(ipaddress.ip_address(data)) if data and len(data) in (4, 16) else None
-
-
-def _traffic_object(payload: bytes) -> TrafficObject | None:
-    if len(payload) < TCMSG.size:
-        return None
-    _, _, _, interface, handle, parent, _ = TCMSG.unpack_from(payload)
-    return TrafficObject(interface, handle, parent, attributes(payload[TCMSG.size :]))
 
 
 def attributes(data: bytes) -> Attributes:

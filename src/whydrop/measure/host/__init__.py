@@ -1,27 +1,22 @@
 """Facts about this host: gathered before and after a test; counters, sampled while it runs.
 
-The far end gathers its own with the same functions and sends them to the client.
+The far end gathers its own with the same functions (`crates/host`) and sends them to the client.
 """
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 import json
+import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from whydrop import _core
 from whydrop.measure.host.counters import CounterSampler
-from whydrop.measure.host.items import Items
 
 __all__ = ["CounterSampler", "gather", "interfaces", "with_after"]
-
-# The most that a far end may send to its client.
-MOST_BYTES = 128 * 1024
-
-# Properties of an interface that may change during a test.
-_CHANGING = ("qdiscs", "classes", "byte_queue_limits", "carrier_changes", "flow_control")
-
-# Left out in this order if the whole is larger.
-_DISPENSABLE = ("modules", "addresses", "gateways", "interfaces", "sysctls")
 
 
 def gather(targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -30,26 +25,17 @@ def gather(targets: Sequence[str] = ()) -> dict[str, Any]:
     Nothing raises: ``not_gathered`` lists the facts that could not be found, with the reason. As JSON the result is
     smaller than 128 kB.
     """
-    from whydrop.measure.host import network, system
-
-    items = Items()
-    system.gather(items)
-    items.try_("network", lambda: network.gather(items, targets))
-    return _limited({**items.found, "not_gathered": items.missing})
+    found: dict[str, Any] = json.loads(_core.host_metadata([_known(target) for target in targets]))
+    found["whydrop"]["revision"] = _revision()
+    return found
 
 
 def with_after(before: dict[str, Any], targets: Sequence[str] = ()) -> dict[str, Any]:
     """``before``, with the values after the test under keys that end in ``_after``."""
-    from whydrop.measure.host import network
-
-    items = Items()
-    items.try_("network", lambda: network.gather(items, targets))
-    later = items.found.get("interfaces", {})
-    both = {}
-    for name, interface in before.get("interfaces", {}).items():
-        after = {key: later.get(name, {}).get(key) for key in _CHANGING}
-        both[name] = {**interface, **{f"{key}_after": value for key, value in after.items() if value is not None}}
-    return _limited({**before, "interfaces": both}) if both else before
+    found: dict[str, Any] = json.loads(
+        _core.host_metadata_after(json.dumps(before), [_known(target) for target in targets])
+    )
+    return found
 
 
 def interfaces(metadata: dict[str, Any]) -> list[str]:
@@ -57,11 +43,29 @@ def interfaces(metadata: dict[str, Any]) -> list[str]:
     return sorted(metadata.get("interfaces", {}))
 
 
-def _limited(metadata: dict[str, Any]) -> dict[str, Any]:
-    for key in _DISPENSABLE:
-        if len(json.dumps(metadata, default=str)) < MOST_BYTES:
-            break
-        if key in metadata:
-            metadata = {name: value for name, value in metadata.items() if name != key}
-            metadata["not_gathered"] = [*metadata.get("not_gathered", []), f"{key}: too large to be kept"]
-    return metadata
+def _known(target: str) -> tuple[str, str | None, str]:
+    """A target, and its address or the reason for none."""
+    try:
+        return target, str(ipaddress.ip_address(target.partition("%")[0])), ""
+    except ValueError:
+        pass
+    try:
+        return target, str(socket.getaddrinfo(target, None, type=socket.SOCK_DGRAM)[0][4][0]).partition("%")[0], ""
+    except (OSError, UnicodeError) as reason:
+        return target, None, getattr(reason, "strerror", None) or str(reason)
+
+
+@functools.cache
+def _revision() -> str | None:
+    """``git describe`` of the checkout that this runs from, if it does; as of the process's first run."""
+    import subprocess
+
+    top = Path(__file__).resolve().parents[4]
+    if not (top / ".git").exists():
+        return None
+    command = ["git", "-C", str(top), "describe", "--always", "--dirty", "--tags"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

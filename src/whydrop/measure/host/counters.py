@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import struct
 import threading
 import time
 from collections import Counter
@@ -15,11 +14,11 @@ from pathlib import Path
 
 import polars as pl
 
-from whydrop.measure.host import ethtool, qdiscs
+from whydrop import _core
+from whydrop.measure.host import ethtool
 from whydrop.measure.host.ethtool import Ethtool
-from whydrop.measure.host.items import line_or_none
 from whydrop.recording.tables import COUNTERS
-from whydrop.runtime.rtnetlink import IFLA_STATS64, Netlink, handle
+from whydrop.runtime.rtnetlink import Netlink
 
 # Source, object, counter, value, cumulative.
 Reading = tuple[str, str, str, float, bool]
@@ -36,14 +35,6 @@ _TABLES = {
     "ndisc_cache": ("unresolved_discards", "table_fulls", "res_failed"),
     "synproxy": ("cookie_invalid",),
 }
-
-# Fields of rtnl_link_stats64 (linux/if_link.h), in order.
-_LINK_COUNTERS = (
-    "received_packets", "sent_packets", "received_bytes", "sent_bytes", "receive_errors", "send_errors",
-    "receive_dropped_packets", "send_dropped_packets", "multicast_packets", "collisions", "receive_length_errors",
-    "receive_over_errors", "receive_crc_errors", "receive_frame_errors", "receive_fifo_errors",
-    "receive_missed_packets",
-)  # fmt: skip
 
 # Columns of /proc/stat (proc(5)), in order; in ticks.
 _CPU_TIMES = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
@@ -72,26 +63,17 @@ _STACK = {
 CounterSource = Callable[[], Iterable[Reading]]
 
 
-def queues(interfaces: Sequence[str] | None) -> Iterator[Reading]:
+def queues(interfaces: Sequence[str] | None) -> list[Reading]:
     """Queueing disciplines of the interfaces (``None``: of all), and the interfaces' own counters, by rtnetlink."""
-    with contextlib.closing(Netlink()) as netlink:
-        links = {
-            index: (name, found)
-            for index, (name, found) in netlink.links().items()
-            if interfaces is None or name in interfaces
-        }
-        for name, found in links.values():
-            data = found.get(IFLA_STATS64, b"")
-            if len(data) >= 8 * len(_LINK_COUNTERS):
-                values = struct.unpack_from(f"={len(_LINK_COUNTERS)}Q", data)
-                for counter, value in zip(_LINK_COUNTERS, values, strict=True):
-                    yield "interface", name, counter, value, True
-        for qdisc in netlink.qdiscs():
-            if qdisc.interface in links:
-                place = handle(qdisc.handle) if qdisc.handle else handle(qdisc.parent)
-                thing = f"{links[qdisc.interface][0]} {qdisc.kind} {place}"
-                for one in qdiscs.counters(qdisc):
-                    yield "qdisc", thing, one.name, one.value, one.cumulative
+    return _core.queue_counters(interfaces)
+
+
+def line_or_none(path: Path) -> str | None:
+    """The contents of a file of one line, if it can be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except (OSError, ValueError):
+        return None
 
 
 def byte_queue_limits(interfaces: Sequence[str], root: Path = Path("/sys")) -> Iterator[Reading]:

@@ -17,7 +17,7 @@ from whydrop.runtime.rtnetlink import Netlink, attribute, attributes, unsigned
 
 # linux/sockios.h, linux/ethtool.h
 _SIOCETHTOOL = 0x8946
-_GDRVINFO, _GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSTATS, _GSSET_INFO = 0x3, 0xE, 0x10, 0x1B, 0x1D, 0x37
+_GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _GFLAGS, _FLAG_LRO = 0x25, 1 << 15
 _STATISTICS_SET = 1
 _NAME_BYTES = 32
@@ -47,16 +47,6 @@ class Ethtool:
         """Close the socket."""
         self._socket.close()
 
-    def driver(self) -> dict[str, str]:
-        """Driver, its version, firmware and bus.
-
-        Raises:
-            OSError: the driver does not report them.
-        """
-        data = self._ask(struct.pack("=I192x", _GDRVINFO))
-        names = ("driver", "version", "firmware", "bus")
-        return {name: _text(data[4 + 32 * place : 36 + 32 * place]) for place, name in enumerate(names)}
-
     def offloads(self) -> dict[str, bool]:
         """Which offloads are on; those that the driver does not report are left out."""
         asked = {name: _or_none(partial(self._value, command)) for name, command in _OFFLOADS.items()}
@@ -65,31 +55,6 @@ class Ethtool:
         if flags is not None:
             found["large-receive-offload"] = bool(flags & _FLAG_LRO)
         return found
-
-    def rings(self) -> dict[str, int]:
-        """Sizes of the rings of descriptors.
-
-        Raises:
-            OSError: the driver does not report them.
-        """
-        values = struct.unpack("=9I", self._ask(struct.pack("=I32x", _GRINGPARAM)))
-        return {"receive": values[5], "transmit": values[8], "receive_most": values[1], "transmit_most": values[4]}
-
-    def coalescing(self) -> dict[str, int]:
-        """The delay of interrupts, in time and packets.
-
-        Raises:
-            OSError: the driver does not report them.
-        """
-        values = struct.unpack("=23I", self._ask(struct.pack("=I88x", _GCOALESCE)))
-        return {
-            "receive_us": values[1],
-            "receive_packets": values[2],
-            "transmit_us": values[5],
-            "transmit_packets": values[6],
-            "adaptive_receive": values[10],
-            "adaptive_transmit": values[11],
-        }
 
     def statistics(self) -> dict[str, int]:
         """The driver's own counters, as `ethtool --statistics` shows them.
