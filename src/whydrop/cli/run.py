@@ -129,6 +129,7 @@ def _draw(finished: Finished, path: Path) -> Path | None:
 def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
     from whydrop.api.recordings import summary
     from whydrop.cli.show import print_summary
+    from whydrop.measure.tally import summed_up
     from whydrop.recording.recording import Recording
 
     recording = Recording.open(finished.folder)
@@ -154,7 +155,7 @@ def _report(finished: Finished, picture: Path | None, *, as_json: bool) -> None:
         sys.stdout.flush()
     # The summary lists failures too; on a terminal that shows both streams, once is enough.
     on_one_screen = not as_json and sys.stdout.isatty() and sys.stderr.isatty()
-    for line in (*finished.warnings, *(() if on_one_screen else finished.failures)):
+    for line in (*finished.warnings, *(() if on_one_screen else summed_up(finished.failures))):
         ending.note(line)
 
 

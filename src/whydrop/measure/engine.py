@@ -30,8 +30,6 @@ _SPEC_KEYS = [field.name for field in dataclasses.fields(PlannedFlow) if field.n
 
 # What we say of a far end; what it says of itself under the same names does not count.
 _OUR_KEYS = {"address", "lost", "without_udp", "troubles"}
-# Metadata of a host are nested a few levels; what is much deeper is none, and could not be written.
-_DEEPEST = 40
 
 
 class EngineError(Error):
@@ -214,21 +212,11 @@ def _parsed(metadata: str | None) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(metadata)
-    except (ValueError, RecursionError):
+    except ValueError:
         found = None
-    if not isinstance(found, dict) or _depth(found) > _DEEPEST:
+    if not isinstance(found, dict):
         return {"not_gathered": {"metadata": "the responder sent something else than its metadata"}}
     return found
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and objects are nested; without recursion, since the far end decides."""
-    depth, level = 0, [value]
-    while level:
-        inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [item for items in inside for item in items]
-        depth += 1
-    return depth
 
 
 def looked_up(host: str, ip_version: int | None, port: int | None = None) -> tuple[int, Any]:

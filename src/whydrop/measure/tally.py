@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ _DATA = {
     "values": (("value",), pl.col("value").is_not_null(), "time_ns", "time_ns"),
 }
 
+# A line names at most this many flows.
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -31,6 +34,20 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.flow}: {self.reason}"
+
+
+def summed_up(failures: Sequence[Failure]) -> list[str]:
+    """One line for each reason, with the flows that failed for it."""
+    by_reason: dict[str, list[str]] = {}
+    for failure in failures:
+        by_reason.setdefault(failure.reason, []).append(failure.flow)
+    return [f"{_listed(flows)}: {reason}" for reason, flows in by_reason.items()]
+
+
+def _listed(flows: list[str]) -> str:
+    if len(flows) > _MOST_NAMED + 1:
+        return f"{', '.join(flows[:_MOST_NAMED])} and {len(flows) - _MOST_NAMED} other flows"
+    return ", ".join(flows)
 
 
 class Tally:

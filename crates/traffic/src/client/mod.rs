@@ -22,6 +22,7 @@ mod correcting;
 mod expected;
 mod plausible;
 mod session;
+pub(crate) mod words;
 
 use std::io;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use crate::handshake::Opened;
 use crate::icmp;
 use crate::life::Life;
 use crate::local_end::{LocalEnd, with_zone};
-use crate::message::{Reply, Request};
+use crate::message::Request;
 use crate::sample::{Ending, Exchange, Sink, TcpSample};
 use crate::stop::Stop;
 use crate::tcp::flow as tcp_flow;
@@ -126,9 +126,13 @@ impl HostSession {
             .filter(|spec| spec.kind != Kind::Icmp)
             .cloned()
             .collect();
-        writer.send(&Request::Open { flows: far.clone() })?;
-        let token = accepted(&mut reader)?;
-        writer.send(&Request::Describe)?;
+        writer
+            .send(&Request::Open { flows: far.clone() })
+            .map_err(replies::explained)?;
+        let token = replies::accepted(&mut reader)?;
+        writer
+            .send(&Request::Describe)
+            .map_err(replies::explained)?;
         let tcp = far
             .into_iter()
             .filter(|spec| spec.kind == Kind::Tcp)
@@ -368,11 +372,18 @@ impl HostSession {
         self.news.notify_all();
     }
 
-    /// Ends the session early.
+    /// Ends the session early. Flows that have ended already lack the responder's last measurements.
     fn lose(&self, reason: &str) {
         let mut known = self.known();
-        if !known.finishing && known.lost.is_none() {
-            known.lost = Some(reason.to_owned());
+        if !known.finished && known.lost.is_none() {
+            let is_late = known.finishing;
+            known.lost = Some(match is_late {
+                true => format!("{reason}, before it had sent its last measurements"),
+                false => reason.to_owned(),
+            });
+            if is_late {
+                self.fail_flows(&mut known);
+            }
         }
         known.finished = true;
         drop(known);
@@ -404,6 +415,16 @@ impl HostSession {
         }
     }
 
+    /// Marks all flows that have a far end as failed, for the reason for which the session was lost.
+    fn fail_flows(&self, known: &mut Known) {
+        let reason = known.lost.clone().unwrap_or_default();
+        for spec in self.specs.iter().filter(|spec| spec.kind != Kind::Icmp) {
+            known
+                .endings
+                .insert(spec.flow, Ending::Failed(reason.clone()));
+        }
+    }
+
     pub fn ask_to_finish(&self) {
         self.stop.set();
         let threads: Vec<_> = lock(&self.threads).drain(..).collect();
@@ -413,13 +434,18 @@ impl HostSession {
         }
         self.metering.set();
         self.known().finishing = true;
-        if self.control.is_none() || self.send(&Request::Finish).is_err() {
+        if self.control.is_none() {
             self.update(|known| known.finished = true);
+        } else if let Err(error) = self.send(&Request::Finish) {
+            self.lose(&replies::explained(error).to_string());
         }
     }
 
     pub fn await_finish(&self) {
-        self.wait(FINISH_PATIENCE, |known| known.finished.then_some(()));
+        let finished = self.wait(FINISH_PATIENCE, |known| known.finished.then_some(()));
+        if finished.is_none() {
+            self.lose(&replies::silent(FINISH_PATIENCE));
+        }
         // When asked to stop, the meter writes the last intervals, however busy this host is.
         if let Some(meter) = lock(&self.meter_thread).take() {
             let _ = meter.join();
@@ -548,24 +574,6 @@ impl udp::FarSide for HostSession {
         lock(&self.expected).ask_for_arrivals(flow);
         self.send(&Request::Arrivals { flow }).ok()?;
         self.wait(FINISH_PATIENCE, |known| known.arrivals.remove(&flow))
-    }
-}
-
-fn accepted(reader: &mut Reader) -> io::Result<u64> {
-    match reader.receive(SILENCE)? {
-        Some(Reply::Accepted { session }) => Ok(session),
-        Some(Reply::Refused(reason)) => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("the responder refuses: {reason}"),
-        )),
-        Some(Reply::Ended(reason)) => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("the responder ended the session: {reason}"),
-        )),
-        _ => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the responder does not answer".to_owned(),
-        )),
     }
 }
 

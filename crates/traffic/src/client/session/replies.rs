@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::Shutdown;
+use std::time::Duration;
 
 use crate::channel::Reader;
+use crate::client::words::{check_description, one_line};
 use crate::clock;
-use crate::flow::Kind;
 use crate::message::{Reply, Report};
 use crate::sample::{Ending, Exchange};
 use crate::udp;
@@ -23,25 +24,13 @@ impl HostSession {
                     self.apply(reply);
                 }
                 Ok(None) if lock(&self.life).silence_ns() > SILENCE.as_nanos() as i64 => {
-                    return self.lose(&format!(
-                        "no answer from the responder for {} s",
-                        SILENCE.as_secs()
-                    ));
+                    return self.lose(&silent(SILENCE));
                 }
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     return self.distrust(&error.to_string());
                 }
-                Err(error) => {
-                    let why = match error.kind() {
-                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                            "the responder closed the connection: it was stopped or killed"
-                                .to_owned()
-                        }
-                        _ => format!("the connection to the responder broke: {error}"),
-                    };
-                    return self.lose(&why);
-                }
+                Err(error) => return self.lose(&explained(error).to_string()),
             }
             if self.known().finished {
                 return;
@@ -57,8 +46,8 @@ impl HostSession {
                 Err("a second description of itself".to_owned())
             }
             Reply::Description(text) => {
-                self.update(|known| known.metadata = Some(text));
-                Ok(())
+                let checked = check_description(&text);
+                checked.map(|()| self.update(|known| known.metadata = Some(text)))
             }
             Reply::Arrivals { flow, ranges } => {
                 let checked = lock(&self.expected).check_arrivals(flow, &ranges);
@@ -76,7 +65,7 @@ impl HostSession {
                 Ok(())
             }
             Reply::Ended(reason) => {
-                self.lose(&format!("the responder ended the session: {reason}"));
+                self.lose(&ended(&reason));
                 Ok(())
             }
             Reply::Accepted { .. } | Reply::Refused(_) => {
@@ -132,6 +121,10 @@ impl HostSession {
     /// Registers how flows ended at the far end. A flow that failed there is stopped here.
     fn apply_endings(&self, endings: Vec<(u32, Ending)>) {
         for (flow, ending) in endings {
+            let ending = match ending {
+                Ending::Failed(reason) => Ending::Failed(one_line(&reason)),
+                other => other,
+            };
             let failed = matches!(ending, Ending::Failed(_));
             if failed && self.known().closed.contains(&flow) {
                 continue;
@@ -147,17 +140,10 @@ impl HostSession {
     /// Ends the session because the responder sent something invalid. Earlier reports are kept, but all flows of the
     /// session fail, even those that look complete from this end.
     pub(super) fn distrust(&self, what: &str) {
-        let reason = format!(
-            "{}: the responder sent {what}: it is faulty, or another program impersonates it",
-            self.name
-        );
+        let reason = format!("{}: {}", self.name, impossible(what));
         self.update(|known| {
-            known.lost.get_or_insert_with(|| reason.clone());
-            for spec in self.specs.iter().filter(|spec| spec.kind != Kind::Icmp) {
-                known
-                    .endings
-                    .insert(spec.flow, Ending::Failed(reason.clone()));
-            }
+            known.lost.get_or_insert(reason.clone());
+            self.fail_flows(known);
         });
         self.lose(&reason);
         if let Some(stream) = &self.stream {
@@ -165,4 +151,53 @@ impl HostSession {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// Awaits the answer to the plan: the number of the session.
+///
+/// # Errors
+/// Why the responder does not accept the plan, or what it sent instead of an answer.
+pub(super) fn accepted(reader: &mut Reader) -> io::Result<u64> {
+    match reader.receive(SILENCE).map_err(explained)? {
+        Some(Reply::Accepted { session }) => Ok(session),
+        Some(Reply::Refused(reason)) => Err(refused(format!(
+            "the responder refuses: {}",
+            one_line(&reason)
+        ))),
+        Some(Reply::Ended(reason)) => Err(refused(ended(&reason))),
+        Some(_) => Err(refused(impossible(
+            "something else than the answer to the plan",
+        ))),
+        None => Err(io::Error::new(io::ErrorKind::TimedOut, silent(SILENCE))),
+    }
+}
+
+/// Describes an error of the control channel.
+pub(super) fn explained(error: io::Error) -> io::Error {
+    let what = match error.kind() {
+        io::ErrorKind::InvalidData => impossible(&error.to_string()),
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => {
+            "the responder closed the connection: it was stopped or killed".to_owned()
+        }
+        _ => format!("the connection to the responder broke: {error}"),
+    };
+    io::Error::new(error.kind(), what)
+}
+
+pub(super) fn silent(patience: Duration) -> String {
+    format!("no answer from the responder for {} s", patience.as_secs())
+}
+
+fn ended(reason: &str) -> String {
+    format!("the responder ended the session: {}", one_line(reason))
+}
+
+fn impossible(what: &str) -> String {
+    format!("the responder sent {what}: it is faulty, or another program impersonates it")
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }

@@ -2,7 +2,7 @@ use std::net::TcpListener;
 
 use super::*;
 use crate::flow::Direction;
-use crate::message::Report;
+use crate::message::{Reply, Report};
 use crate::noise;
 use crate::sample::Interval;
 use crate::tcp::options;
