@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use whydrop_traffic::activity::Activity;
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
 use whydrop_traffic::local_end::LocalEnd;
@@ -62,6 +63,7 @@ fn serve(address: SocketAddr) -> Service {
         },
         ends_ns: i64::MAX,
         overrun: Stop::default(),
+        activity: Activity::default(),
         sink: Arc::default(),
     });
     service

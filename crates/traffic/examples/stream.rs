@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use whydrop_traffic::activity::Activity;
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
 use whydrop_traffic::local_end::LocalEnd;
@@ -51,6 +52,7 @@ fn stream(spec: &FlowSpec) {
         },
         ends_ns: i64::MAX,
         overrun: Stop::default(),
+        activity: Activity::default(),
         sink: Arc::clone(&far_sink),
     });
     let link = Link {

@@ -54,7 +54,7 @@ pub fn control(stream: &mut (impl Read + Write), secret: Option<&Secret>) -> io:
             Ok(Opened { cipher, keys })
         }
         2 => Err(refuse(
-            "the responder accepts no more sessions now, in total or from this client: try later, or raise its \
+            "the responder accepts no more sessions now, in total or from this client or its network: try later, or raise its \
              --max-sessions",
         )),
         other => Err(unknown(*other)),

@@ -3,6 +3,7 @@
 //! Threads block on their own sockets; on the hot path they share one counter per flow and nothing else. All
 //! measurements go to a [`Sink`](sample::Sink), from which its owner reads them while the test runs.
 
+pub mod activity;
 pub mod auth;
 pub mod channel;
 pub mod client;

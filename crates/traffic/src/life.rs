@@ -30,8 +30,8 @@ impl Life {
         self.last_ns = clock::now_ns();
     }
 
-    /// Looks for signs of life in what this end measured.
-    pub fn watch(&mut self, measured: &Samples) {
+    /// Looks for signs of life in what this end measured; returns true if data of a flow arrived.
+    pub fn watch(&mut self, measured: &Samples) -> bool {
         let received = measured
             .intervals
             .iter()
@@ -54,6 +54,7 @@ impl Life {
         if received || acked {
             self.heard();
         }
+        received || acked
     }
 
     /// The time since the last sign of life.

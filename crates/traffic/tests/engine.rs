@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
 use whydrop_traffic::auth::SessionKeys;
 use whydrop_traffic::channel::{Reader, Writer};
 use whydrop_traffic::client::{Host, Planned, Taken, Test};
@@ -745,4 +746,108 @@ fn all_connections_of_a_test_leave_from_the_address_that_was_named() {
     );
     let received = test.far_ends().remove(0).metadata.unwrap();
     assert!(received.contains("127.0.0.9"), "{received}");
+}
+
+/// The reason for which the responder ends a session, without reading anything else.
+fn reason_of(reader: &mut Reader) -> String {
+    loop {
+        match reader.receive(PATIENCE).unwrap() {
+            Some(Reply::Ended(reason)) => return reason,
+            Some(_) => {}
+            None => panic!("the session goes on"),
+        }
+    }
+}
+
+#[test]
+fn an_open_session_without_an_active_flow_ends_though_its_client_echoes() {
+    let idle_for = |max_idle_s| Limits {
+        max_idle_s: Some(max_idle_s),
+        ..Limits::open()
+    };
+    let running = Running::start(None, idle_for(0.3));
+    let (mut writer, mut reader, ..) = opened(&running, vec![tcp(0, Direction::Up, 60.0)]);
+    // The client shows that it is running.
+    writer.send(&Request::Echo { sent_ns: 1 }).unwrap();
+    let reason = reason_of(&mut reader);
+    assert!(reason.contains("no flow was active"), "{reason}");
+    wait_for("the place", || running.responder.statistics().sessions == 0);
+    assert_eq!(running.responder.statistics().idle, 1);
+}
+
+#[test]
+fn sessions_with_an_active_flow_of_any_kind_are_not_idle() {
+    let running = Running::start(
+        None,
+        Limits {
+            max_idle_s: Some(4.0),
+            ..Limits::open()
+        },
+    );
+    let kinds = [
+        (Kind::Probe, Direction::Both),
+        (Kind::Udp, Direction::Down),
+        (Kind::Tcp, Direction::Down),
+    ];
+    // Each in a session of its own.
+    thread::scope(|scope| {
+        for (kind, direction) in kinds {
+            let host = running.host();
+            scope.spawn(move || {
+                let spec = FlowSpec {
+                    duration_s: Some(6.0),
+                    rate_bps: Some(1e5),
+                    ..FlowSpec::new(0, kind, direction)
+                };
+                let taken = measured(&host, vec![spec]);
+                assert_eq!(ending_of(&taken, 0), Ending::Complete);
+            });
+        }
+    });
+    assert_eq!(running.responder.statistics().idle, 0);
+}
+
+#[test]
+fn a_network_leaves_half_of_the_sessions_to_others() {
+    let running = Running::open();
+    let from = |address: &str| Host {
+        source: LocalEnd {
+            address: Some(address.parse().unwrap()),
+            ..LocalEnd::default()
+        },
+        ..running.host()
+    };
+    let plan = || vec![tcp(0, Direction::Up, 5.0)];
+    let of_network: Vec<Test> = (1..=4)
+        .map(|host| prepare(&from(&format!("127.0.0.{host}")), plan()).unwrap())
+        .collect();
+    let message = prepare(&from("127.0.0.9"), plan()).err().unwrap();
+    assert!(message.to_string().contains("its network"), "{message}");
+    assert!(prepare(&from("127.0.1.1"), plan()).is_ok());
+    drop(of_network);
+    wait_for("the place", || prepare(&from("127.0.0.9"), plan()).is_ok());
+}
+
+#[test]
+fn a_client_that_never_reads_does_not_keep_its_place() {
+    let running = Running::start(
+        None,
+        Limits {
+            max_idle_s: Some(0.3),
+            ..Limits::open()
+        },
+    );
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(2048).unwrap();
+    socket.connect(&running.address().into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    let opened = handshake::control(&mut stream, None).unwrap();
+    let mut writer = Writer::new(stream.try_clone().unwrap(), opened.cipher, PATIENCE).unwrap();
+    let flows = vec![tcp(0, Direction::Up, 60.0)];
+    writer.send(&Request::Open { flows }).unwrap();
+    for sent_ns in 0..1000 {
+        writer.send(&Request::Echo { sent_ns }).unwrap();
+    }
+    wait_for("the place", || running.responder.statistics().sessions == 0);
+    drop(stream);
 }

@@ -15,13 +15,13 @@ use crate::handshake::Opened;
 use crate::hello::{self, ClientHello, Greeting, HelloError, Purpose, ResponderHello, Status};
 use crate::noise::Mode;
 use crate::responder::greeting::{self, Greeted};
-use crate::responder::limits::{Limits, neighbourhood};
+use crate::responder::limits::{Limits, neighbourhood, network};
 use crate::responder::rate::Handshakes;
 use crate::secret::Secret;
 use crate::stop::Stop;
 
-/// The most unauthenticated connections at once. Beyond it, the oldest one from the address with most of them is
-/// closed.
+/// The most unauthenticated connections at once. Beyond it, the oldest one from the address with most of them, in
+/// the network with most of them, is closed.
 const MOST_UNPROVED: usize = 2048;
 /// The time within which a client must authenticate: two round trips and a lost packet on any path.
 const PATIENCE_NS: i64 = 10_000_000_000;
@@ -44,9 +44,13 @@ pub struct Counts {
     pub crowded: AtomicU64,
     /// Closed because they were silent for too long, or to make room.
     pub expired: AtomicU64,
+    /// Authenticated, and refused because all sessions were taken.
+    pub busy: AtomicU64,
+    /// Sessions that were ended because no flow was active.
+    pub idle: AtomicU64,
 }
 
-fn count(counter: &AtomicU64) {
+pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -70,6 +74,7 @@ struct Pending {
     stream: TcpStream,
     from: IpAddr,
     neighbourhood: IpAddr,
+    network: IpAddr,
     since_ns: i64,
     received: Vec<u8>,
     /// The client's hello has been answered.
@@ -176,6 +181,7 @@ impl<S: Sessions> Admission<'_, S> {
             stream,
             from,
             neighbourhood: neighbourhood(from),
+            network: network(from),
             since_ns: clock::monotonic_ns(),
             received: Vec::new(),
             greeted: None,
@@ -183,19 +189,18 @@ impl<S: Sessions> Admission<'_, S> {
         self.pending.insert(key, connection);
     }
 
-    /// Closes the oldest connection from the address with the most connections.
+    /// Closes the oldest connection from the address with the most connections, in the network with the most.
     fn make_room(&mut self) {
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in self.pending.values() {
-            *by_address.entry(connection.neighbourhood).or_default() += 1;
-        }
-        let Some((busiest, _)) = by_address.into_iter().max_by_key(|&(_, number)| number) else {
+        let all = || self.pending.values();
+        let Some(network) = most_frequent(all().map(|one| one.network)) else {
             return;
         };
+        let inside = all().filter(|one| one.network == network);
+        let busiest = most_frequent(inside.map(|one| one.neighbourhood));
         let oldest = self
             .pending
             .iter()
-            .find(|(_, connection)| connection.neighbourhood == busiest)
+            .find(|(_, connection)| Some(connection.neighbourhood) == busiest)
             .map(|(&key, _)| key);
         if let Some(key) = oldest {
             self.pending.remove(&key);
@@ -242,6 +247,15 @@ impl<S: Sessions> Admission<'_, S> {
             count(&self.counts.expired);
         }
     }
+}
+
+fn most_frequent(places: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    let mut numbers: HashMap<IpAddr, usize> = HashMap::new();
+    for place in places {
+        *numbers.entry(place).or_default() += 1;
+    }
+    let most = numbers.into_iter().max_by_key(|&(_, number)| number);
+    most.map(|(place, _)| place)
 }
 
 impl Pending {
@@ -324,6 +338,7 @@ impl Pending {
             count(&counts.wrong_proof);
             Status::WrongProof
         } else if !sessions.has_room(purpose, self.from) {
+            count(&counts.busy);
             Status::Busy
         } else {
             Status::Accepted

@@ -1,6 +1,6 @@
 //! Limits that a responder imposes on its clients.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::tcp::options;
@@ -15,6 +15,11 @@ pub struct Limits {
     /// Sessions from one address at once. For IPv6, from one /64 prefix, since a host can use any number of addresses
     /// in it.
     pub max_sessions_per_address: usize,
+    /// All clients of one network together ([`network`]) may take at most half of the sessions.
+    pub shares_by_network: bool,
+    /// How long no flow of a session may be active, beyond pauses of the plan; no pause may be longer either. `None`:
+    /// as long as the session lasts.
+    pub max_idle_s: Option<f64>,
     pub max_flows: usize,
     /// From the common start of a session's flows to their end, including idle time.
     pub max_duration_s: f64,
@@ -33,6 +38,8 @@ impl Limits {
         Limits {
             max_sessions: 32,
             max_sessions_per_address: 32,
+            shares_by_network: false,
+            max_idle_s: None,
             max_flows: 1024,
             max_duration_s: 4.0 * 3600.0,
             max_rate_bps: None,
@@ -47,6 +54,8 @@ impl Limits {
         Limits {
             max_sessions: 8,
             max_sessions_per_address: 4,
+            shares_by_network: true,
+            max_idle_s: Some(20.0),
             max_flows: 256,
             max_duration_s: 600.0,
             max_rate_bps: Some(1e9),
@@ -76,6 +85,19 @@ impl Limits {
         limits.max_duration_s = max_duration_s.unwrap_or(limits.max_duration_s);
         limits.max_rate_bps = max_rate_bps.or(limits.max_rate_bps);
         limits
+    }
+
+    /// The most sessions of one network at once.
+    pub fn sessions_per_network(&self) -> usize {
+        match self.shares_by_network {
+            true => self.max_sessions.div_ceil(2),
+            false => self.max_sessions,
+        }
+    }
+
+    /// How long no flow of a session with this plan may be active.
+    pub fn idle_s(&self, flows: &[FlowSpec]) -> Option<f64> {
+        Some(self.max_idle_s? + longest_pause_s(flows))
     }
 
     /// The rate at which the responder reads the client's TCP flows, all together; `None`: unlimited.
@@ -109,6 +131,13 @@ impl Limits {
                 "{rows_per_s:.0} intervals per second in all flows; this responder records at most {:.0}: \
                  make interval_s longer",
                 self.max_rows_per_s
+            ));
+        }
+        let pause_s = longest_pause_s(flows);
+        if let Some(most_s) = self.max_idle_s.filter(|&most_s| pause_s > most_s) {
+            return Err(format!(
+                "the plan has a pause of {pause_s:.0} s without any flow; this responder (--open) allows {most_s:.0} s: \
+                 add a probe flow, or use a secret"
             ));
         }
         if let Some(rate_bps) = self.max_rate_bps {
@@ -161,6 +190,37 @@ pub fn neighbourhood(address: IpAddr) -> IpAddr {
         }
         address => address,
     }
+}
+
+/// The network of an address: the first 24 bits of an IPv4 address, mapped or not, or the first 48 of an IPv6 address.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() & !0xff)),
+        IpAddr::V6(address) => {
+            let rest = u128::MAX >> 48;
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !rest))
+        }
+    }
+}
+
+/// The longest time that the plan leaves without a packet of any flow: before the first one, between flows, or within
+/// one of them.
+fn longest_pause_s(flows: &[FlowSpec]) -> f64 {
+    let mut flows: Vec<&FlowSpec> = flows.iter().collect();
+    flows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
+    let (mut end_s, mut longest_s) = (0.0_f64, 0.0_f64);
+    for flow in flows {
+        let within_s = match flow.kind {
+            Kind::Burst => flow.burst_every_s,
+            Kind::Probe => Some(flow.interval_s),
+            _ => flow.off_s,
+        };
+        longest_s = longest_s
+            .max(flow.start_s - end_s)
+            .max(within_s.unwrap_or(0.0));
+        end_s = end_s.max(flow.start_s + flow.duration_s.unwrap_or(f64::INFINITY));
+    }
+    longest_s
 }
 
 /// Limits flows to a rate in each direction. UDP must not exceed it, and TCP gets the rest: flows that the responder
@@ -381,6 +441,48 @@ mod tests {
         limits.admit(&mut [quick.clone()]).unwrap();
         let message = limits.admit(&mut vec![quick; 200]).unwrap_err();
         assert!(message.contains("interval_s"), "{message}");
+    }
+
+    #[test]
+    fn a_plan_with_a_long_pause_is_refused_where_idle_sessions_end() {
+        let at = |start_s| FlowSpec { start_s, ..down(0) };
+        let bursts = FlowSpec {
+            kind: Kind::Burst,
+            burst_every_s: Some(30.0),
+            ..down(0)
+        };
+        let limits = Limits::open();
+        for (flows, idle_s) in [
+            (vec![at(0.0), at(10.0)], 20.0),
+            (vec![at(25.0), at(5.0)], 30.0),
+            (vec![at(20.0)], 40.0),
+        ] {
+            assert_eq!(limits.admit(&mut flows.clone()), Ok(()));
+            assert_eq!(limits.idle_s(&flows), Some(idle_s));
+            assert_eq!(Limits::authenticated().idle_s(&flows), None);
+        }
+        for flows in [vec![at(21.0)], vec![at(0.0), at(31.0)], vec![bursts]] {
+            let message = limits.admit(&mut flows.clone()).unwrap_err();
+            assert!(message.contains("allows 20 s"), "{message}");
+            assert_eq!(Limits::authenticated().admit(&mut flows.clone()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_network_has_half_of_the_sessions_of_an_open_responder() {
+        let of = |address: &str| network(address.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.200"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("2001:db8:7:1::1"), of("2001:db8:7:ffff::2"));
+        assert_ne!(of("2001:db8:7::1"), of("2001:db8:8::1"));
+        for (max_sessions, share) in [(8, 4), (3, 2), (1, 1)] {
+            let limits = Limits {
+                max_sessions,
+                ..Limits::open()
+            };
+            assert_eq!(limits.sessions_per_network(), share);
+        }
+        assert_eq!(Limits::authenticated().sessions_per_network(), 32);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::stop::Stop;
 use crate::udp;
 
 pub use limits::Limits;
-use limits::neighbourhood;
+use limits::{neighbourhood, network};
 use session::Session;
 
 /// The default TCP and UDP port.
@@ -62,6 +62,8 @@ pub struct Statistics {
     pub wrong_proof: u64,
     pub crowded: u64,
     pub expired: u64,
+    pub busy: u64,
+    pub idle: u64,
     pub sessions: usize,
 }
 
@@ -165,6 +167,8 @@ impl Responder {
             wrong_proof: read(&counts.wrong_proof),
             crowded: read(&counts.crowded),
             expired: read(&counts.expired),
+            busy: read(&counts.busy),
+            idle: read(&counts.idle),
             sessions: self.state.sessions().len(),
         }
     }
@@ -266,9 +270,15 @@ impl admission::Sessions for Arc<ServerState> {
         match purpose {
             Purpose::Control(_) => {
                 let by_address = self.by_address();
-                let of_address = by_address.get(&neighbourhood(from)).copied().unwrap_or(0);
-                by_address.values().sum::<usize>() < self.limits.max_sessions
-                    && of_address < self.limits.max_sessions_per_address
+                let number = |is_counted: &dyn Fn(IpAddr) -> bool| -> usize {
+                    let counted = by_address.iter().filter(|(place, _)| is_counted(**place));
+                    counted.map(|(_, number)| number).sum()
+                };
+                let (own, shared) = (neighbourhood(from), network(from));
+                number(&|_| true) < self.limits.max_sessions
+                    && number(&|place| place == own) < self.limits.max_sessions_per_address
+                    && number(&|place| network(place) == shared)
+                        < self.limits.sessions_per_network()
             }
             Purpose::Data { session, flow } => self
                 .sessions()

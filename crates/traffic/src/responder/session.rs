@@ -8,14 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::activity::Activity;
 use crate::auth::SessionKeys;
 use crate::channel::{Reader, Writer};
+use crate::client::words::MOST_DESCRIPTION_BYTES;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::handshake::Opened;
 use crate::life::Life;
 use crate::message::{Reply, Report, Request};
 use crate::responder::ServerState;
+use crate::responder::admission::count;
 use crate::sample::{Ending, Samples, Sink};
 use crate::stop::Stop;
 use crate::tcp::brake::{Brake, Limit};
@@ -28,6 +31,10 @@ use crate::udp;
 
 /// A client that sends nothing for this long, neither messages nor data nor acknowledgments, has disappeared.
 pub const SILENCE: Duration = Duration::from_secs(20);
+/// How long a client may take to send its plan, which it does at once.
+const PLAN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to read the reason why its session is over, and the last measurements.
+const PARTING_PATIENCE: Duration = Duration::from_secs(5);
 /// How often measurements are sent.
 const REPORT_EVERY_NS: i64 = 200_000_000;
 /// The longest request accepted: a thousand flows fit.
@@ -45,8 +52,6 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Requests that are answered between two reports. A client sends one per second, and one for each flow at its end;
 /// further ones wait in the connection.
 const MOST_REQUESTS: usize = 256;
-/// Longer metadata is not sent.
-const LONGEST_DESCRIPTION_BYTES: usize = 256 << 10;
 
 /// A session, as data connections and UDP packets see it.
 pub struct Session {
@@ -61,6 +66,9 @@ pub struct Session {
     intake: Option<Limit>,
     /// Set when far more data arrives over UDP than was agreed.
     overrun: Stop,
+    activity: Activity,
+    /// The longest time without data of any flow; `None`: unlimited.
+    max_idle_s: Option<f64>,
     /// The TCP flows for which no connection has arrived yet.
     awaited: Mutex<HashMap<u32, FlowSpec>>,
     /// Running threads of TCP flows.
@@ -134,7 +142,9 @@ impl Session {
             };
             if let Over::Ended(reason) = &over {
                 // Sent before the flows are cut, so that the client knows the reason. The client may be gone already.
-                let _ = control.writer.send(&Reply::Ended(reason.clone()));
+                let deadline = Instant::now() + PARTING_PATIENCE;
+                let reason = Reply::Ended(reason.clone());
+                let _ = control.writer.send_by(&reason, deadline);
             }
             self.stop.set();
             self.await_flows();
@@ -143,9 +153,10 @@ impl Session {
             over
         });
         // Every flow has written its last row by now.
-        if matches!(over, Over::Finished) && control.report(self.sink.take()).is_ok() {
+        let deadline = Instant::now() + PARTING_PATIENCE;
+        if matches!(over, Over::Finished) && control.report(self.sink.take(), deadline).is_ok() {
             // The client may have left by now, which does no harm.
-            let _ = control.writer.send(&Reply::Finished);
+            let _ = control.writer.send_by(&Reply::Finished, deadline);
         }
     }
 
@@ -168,8 +179,10 @@ impl Session {
                 report_ns = now_ns + REPORT_EVERY_NS;
                 requests = 0;
                 let measured = self.sink.take();
-                life.watch(&measured);
-                if let Err(reason) = control.report(measured) {
+                if life.watch(&measured) {
+                    self.activity.register();
+                }
+                if let Err(reason) = control.report(measured, Instant::now() + SILENCE) {
                     return Over::Ended(reason);
                 }
             }
@@ -190,28 +203,39 @@ impl Session {
                 Ok(None) => {}
                 Err(_) => return Over::Gone,
             }
-            if state.stop.is_set() {
-                return Over::Ended("the responder was stopped".to_owned());
-            }
-            if self.overrun.is_set() {
-                return Over::Ended(
-                    "far more data arrived over UDP than was agreed for the flows (this responder has a --max-rate)"
-                        .to_owned(),
-                );
-            }
-            if clock::now_ns() > self.ends_ns {
-                return Over::Ended(
-                    "the session has lasted as long as this responder allows (--max-duration)"
-                        .to_owned(),
-                );
-            }
-            if life.silence_ns() > SILENCE.as_nanos() as i64 {
-                return Over::Ended(format!(
-                    "the client sent nothing for {} s",
-                    SILENCE.as_secs()
-                ));
+            if let Some(reason) = self.reason_to_end(state, &life) {
+                return Over::Ended(reason);
             }
         }
+    }
+
+    /// Why the responder ends the session now, if it does.
+    fn reason_to_end(&self, state: &ServerState, life: &Life) -> Option<String> {
+        if state.stop.is_set() {
+            return Some("the responder was stopped".to_owned());
+        }
+        if self.overrun.is_set() {
+            let what = "far more data arrived over UDP than was agreed for the flows (this responder has a --max-rate)";
+            return Some(what.to_owned());
+        }
+        if clock::now_ns() > self.ends_ns {
+            let what = "the session has lasted as long as this responder allows (--max-duration)";
+            return Some(what.to_owned());
+        }
+        if life.silence_ns() > SILENCE.as_nanos() as i64 {
+            return Some(format!(
+                "the client sent nothing for {} s",
+                SILENCE.as_secs()
+            ));
+        }
+        let most_s = self.max_idle_s?;
+        if self.activity.idle_ns() <= clock::ns(most_s) {
+            return None;
+        }
+        count(&state.counts.idle);
+        Some(format!(
+            "no flow was active for {most_s:.0} s, and this responder is open to everyone"
+        ))
     }
 
     /// Starts a thread for a data connection of one of the flows.
@@ -383,7 +407,7 @@ impl Control {
         keys: SessionKeys,
         from: IpAddr,
     ) -> io::Result<Option<Session>> {
-        let Some(Request::Open { mut flows }) = self.reader.receive(SILENCE)? else {
+        let Some(Request::Open { mut flows }) = self.reader.receive(PLAN_PATIENCE)? else {
             return Ok(None);
         };
         let asked: Vec<Option<f64>> = flows.iter().map(|flow| flow.pacing_rate_bps).collect();
@@ -413,6 +437,8 @@ impl Control {
                 .saturating_add(clock::ns(AROUND_S)),
             intake: state.limits.intake_bps(&flows).map(Limit::new),
             overrun: Stop::default(),
+            activity: Activity::default(),
+            max_idle_s: state.limits.idle_s(&flows),
             running: AtomicUsize::new(0),
             awaited: Mutex::new(
                 flows
@@ -432,6 +458,7 @@ impl Control {
             limits: state.udp_limits(),
             ends_ns: session.ends_ns,
             overrun: session.overrun.clone(),
+            activity: session.activity.clone(),
             sink: session.sink.clone(),
         });
         Ok(Some(session))
@@ -452,7 +479,7 @@ impl Control {
             Request::Describe => {
                 self.described = true;
                 let text = state.describe(session.from);
-                let fits = text.len() <= LONGEST_DESCRIPTION_BYTES;
+                let fits = text.len() <= MOST_DESCRIPTION_BYTES;
                 Reply::Description(if fits { text } else { "{}".to_owned() })
             }
             Request::Arrivals { flow } if !self.unasked.remove(&flow) => return Ok(()),
@@ -465,8 +492,8 @@ impl Control {
         self.writer.send(&reply)
     }
 
-    /// Sends the measurements in reports of bounded size.
-    fn report(&mut self, samples: Samples) -> Result<(), String> {
+    /// Sends the measurements in reports of bounded size, which the client must have read before `deadline`.
+    fn report(&mut self, samples: Samples, deadline: Instant) -> Result<(), String> {
         let Samples {
             intervals,
             tcp,
@@ -491,7 +518,6 @@ impl Control {
             facts,
             departures.into_iter(),
         );
-        let deadline = Instant::now() + SILENCE;
         loop {
             let report = Report {
                 intervals: rows.0.by_ref().take(ROWS_IN_REPORT).collect(),

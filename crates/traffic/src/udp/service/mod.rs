@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use nix::poll::{PollFd, PollFlags, poll};
 use socket2::{Domain, Socket};
 
+use crate::activity::Activity;
 use crate::clock;
 use crate::flow::FlowSpec;
 use crate::sample::Sink;
@@ -59,6 +60,8 @@ pub struct Registration {
     pub ends_ns: i64,
     /// Set when the client sends far more than its flows may; further packets are ignored.
     pub overrun: Stop,
+    /// Registers the packets of its flows.
+    pub activity: Activity,
     /// Receives the measurements made here: intervals of streams up, packets of bursts up, facts.
     pub sink: Arc<Sink>,
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::activity::Activity;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::sample::Sink;
@@ -60,6 +61,7 @@ pub(super) struct Open {
     limits: SessionLimits,
     intake: Option<Intake>,
     overrun: Stop,
+    activity: Activity,
     sink: Arc<Sink>,
     flows: HashMap<u32, Flow>,
     /// The service's count of overflows when the session began.
@@ -132,6 +134,7 @@ impl Open {
                 .is_finite()
                 .then(|| Intake::of(&session.flows)),
             overrun: session.overrun,
+            activity: session.activity,
             sink: session.sink,
             flows,
             lost_before,
@@ -187,6 +190,9 @@ impl Open {
         }
         if !self.takes(datagram) {
             return Verdict::Overrun;
+        }
+        if admission == Admission::New && packet.flow != SYNCHRONISATION_FLOW {
+            self.activity.register();
         }
         match admission {
             Admission::New => self.serve_new(packet, datagram, reply_path, answer),

@@ -49,6 +49,7 @@ impl World {
             limits,
             ends_ns: clock::now_ns() + 600_000_000_000,
             overrun: overrun.clone(),
+            activity: Activity::default(),
             sink: Arc::clone(&responders_sink),
         });
         let remote = service.local_addresses()[0];
@@ -597,6 +598,7 @@ fn one_port_serves_both_families() {
                 limits: LIMITS,
                 ends_ns: i64::MAX,
                 overrun: Stop::default(),
+                activity: Activity::default(),
                 sink: Arc::default(),
             });
             let link = Link {

@@ -258,6 +258,7 @@ fn nothing_is_answered_when_the_session_is_over_or_removed() {
         limits: LIMITS,
         ends_ns: clock::now_ns(),
         overrun: Stop::default(),
+        activity: Activity::default(),
         sink: Arc::default(),
     });
     for (sequence, unknown) in [(1, 1), (2, 2)] {
