@@ -1,7 +1,7 @@
 # Each target does all of its own set-up; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden docs manual images wheel responder bench scores queues fuzz fuzz-packets clean
+.PHONY: help setup demo test test-fast test-all check check-rust check-others format golden docs manual images wheel dist responder bench scores queues fuzz fuzz-packets clean
 
 PATH := $(PATH):$(HOME)/.cargo/bin
 RUN := .venv/bin
@@ -69,8 +69,11 @@ images: setup ## draw the pictures of README.md and docs anew (those of findings
 	$(RUN)/python tools/findings.py
 
 # Stripped of symbols for debuggers, which are most of a module's size; `make bench` measures one that has them.
-wheel: setup ## build a wheel into dist
-	$(RUN)/maturin build --release --strip --out dist
+wheel: setup ## build a wheel into dist, for any Linux with glibc 2.28 or newer
+	@tools/dist wheel
+
+dist: setup ## build all that a release has into dist: wheel, source, manual, lists of packages, Debian packages, checksums
+	@tools/dist
 
 responder: ## build the static program whydrop-responder into dist
 	@tools/build-responder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from example_files import POLICED, ROOT
+from release import released
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -41,15 +41,9 @@ def section_names(content: bytes) -> list[str]:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel and the packages that it requires; `tools/run-tests all` has compiled it."""
+    """A virtual environment with the wheel and the packages that it requires."""
     folder = tmp_path_factory.mktemp("wheel")
-    recipe = re.search(
-        r"^wheel:.*\n\t\$\(RUN\)/(maturin .* --out) dist$", (ROOT / "Makefile").read_text(), re.MULTILINE
-    )
-    assert recipe is not None
-    program, *words = recipe[1].split()
-    done_by(Path(sys.executable).with_name(program), *words, folder)
-    (wheel,) = folder.glob("*.whl")
+    wheel = released("whydrop-*.whl")
     uv = shutil.which("uv", path=SEARCHED)
     assert uv is not None
     done_by(uv, "venv", "--quiet", "--python", sys.executable, folder / "venv")
