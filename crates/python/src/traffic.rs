@@ -64,6 +64,7 @@ struct ResponderConfig {
     max_sessions: Option<usize>,
     max_duration_s: Option<f64>,
     max_rate_bps: Option<f64>,
+    metrics: Option<PathBuf>,
 }
 
 /// A test connected to its responders.
@@ -304,6 +305,7 @@ impl Responder {
             secret,
             limits,
             describe: describe.map(|call| described_by(call, raised.clone())),
+            metrics: config.metrics,
         })
         .map_err(|error| TrafficError::new_err(error.to_string()))?;
         Ok(Responder { serving, raised })
@@ -342,6 +344,11 @@ impl Responder {
     /// The line with which a responder ends.
     fn summary(&self) -> String {
         self.serving.statistics().to_string()
+    }
+
+    /// Lines for the log since the last call.
+    fn notes(&self) -> Vec<String> {
+        self.serving.notes()
     }
 
     /// The reason why the last attempt to gather metadata failed, if it did.

@@ -19,6 +19,7 @@ pub struct Arguments {
     pub max_duration_s: Option<f64>,
     pub max_rate_bps: Option<f64>,
     pub metadata: bool,
+    pub metrics: Option<PathBuf>,
 }
 
 /// A request of the command line.
@@ -40,6 +41,7 @@ impl Arguments {
             max_duration_s: None,
             max_rate_bps: None,
             metadata: true,
+            metrics: None,
         }
     }
 
@@ -73,7 +75,7 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, St
             "--open" => found.open = true,
             "--no-metadata" => found.metadata = false,
             "--secret-file" | "--listen" | "-p" | "--port" | "--max-sessions"
-            | "--max-duration" | "--max-rate" => {
+            | "--max-duration" | "--max-rate" | "--metrics" => {
                 let value = attached.map(OsString::from).or_else(|| left.next());
                 let value =
                     value.ok_or_else(|| format!("Option '{name}' requires an argument."))?;
@@ -113,6 +115,10 @@ fn name_and_value(text: &str) -> (&str, Option<&str>) {
 fn set(found: &mut Arguments, name: &str, value: OsString) -> Result<(), String> {
     if name == "--secret-file" {
         found.secret_file = Some(value.into());
+        return Ok(());
+    }
+    if name == "--metrics" {
+        found.metrics = Some(value.into());
         return Ok(());
     }
     let text = value.to_string_lossy();

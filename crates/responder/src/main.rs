@@ -10,6 +10,7 @@ mod quantities;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use whydrop_traffic::responder::{Config, Describe, Responder};
@@ -98,6 +99,7 @@ fn serve(arguments: Arguments) -> Result<(), Failure> {
         describe: arguments
             .metadata
             .then(|| Box::new(whydrop_host::described) as Describe),
+        metrics: arguments.metrics,
     })
     .map_err(Failure::other)?;
     stop_at(signals, responder.stopper());
@@ -105,9 +107,24 @@ fn serve(arguments: Arguments) -> Result<(), Failure> {
         "TCP and UDP port {}, open to {clients}",
         responder.port()
     ));
-    responder.run().map_err(Failure::other)?;
+    thread::scope(|scope| {
+        scope.spawn(|| print_notes(&responder));
+        responder.run()
+    })
+    .map_err(Failure::other)?;
     report(&responder.statistics().to_string());
     Ok(())
+}
+
+/// Prints what the responder notes, on standard error, until it stops.
+fn print_notes(responder: &Responder) {
+    let stop = responder.stopper();
+    while !stop.is_set() {
+        thread::sleep(Duration::from_secs(1));
+        for note in responder.notes() {
+            say(&mut io::stderr(), &format!("whydrop responder: {note}"));
+        }
+    }
 }
 
 fn secret(arguments: &Arguments) -> Result<Option<Secret>, Failure> {

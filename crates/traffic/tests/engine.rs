@@ -40,6 +40,7 @@ impl Running {
                 secret: secret.map(|text| Secret::new(text).unwrap()),
                 limits,
                 describe: Some(Box::new(|from| format!("{{\"asked_from\": \"{from}\"}}"))),
+                metrics: None,
             })
             .unwrap(),
         );

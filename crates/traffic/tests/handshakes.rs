@@ -38,6 +38,7 @@ impl Running {
             secret: secret.cloned(),
             limits,
             describe: None,
+            metrics: None,
         };
         let responder = Arc::new(Responder::bind(config).unwrap());
         let serving = responder.clone();

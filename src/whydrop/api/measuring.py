@@ -507,6 +507,7 @@ def responder(
     max_duration_s: float | None = None,
     max_rate_bps: float | None = None,
     describe_host: bool = True,
+    metrics: str | PathLike[str] | None = None,
 ) -> Responder:
     """Answer the tests of other hosts, in a thread of its own, until it is closed.
 
@@ -519,6 +520,7 @@ def responder(
         max_duration_s: of one test; by default 4 h, open 10 min.
         max_rate_bps: sent and received in one test; by default any, open 1 Gbit/s.
         describe_host: answer clients that ask for the metadata of this host.
+        metrics: a file to replace every 10 s, with counts in the text format of Prometheus.
 
     Raises:
         whydrop.Error: it cannot listen there, the secret is weak, or there is none and it is not open.
@@ -542,6 +544,7 @@ def responder(
         max_duration_s=max_duration_s,
         max_rate_bps=max_rate_bps,
         describe_host=describe_host,
+        metrics=metrics,
     )
 
 

@@ -57,6 +57,8 @@ def _addresses(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
               help="Highest rate of one test, all flows together.  [default: any; open: 1G]")  # fmt: skip
 @click.option("--no-metadata", "describe_host", is_flag=True, flag_value=False, default=True,
               help="Send clients no metadata of this host.")  # fmt: skip
+@click.option("--metrics", type=options.FILE, metavar="FILE",
+              help="Keep counts in this file, in the text format of Prometheus.")  # fmt: skip
 def command(open: bool, secret_file: Path | None, **given: Any) -> None:
     """Answer the tests of other hosts, until Ctrl-C or SIGTERM."""
     if open and secret_file is not None:
@@ -78,6 +80,8 @@ def _serve(responder: Responder, ready: str) -> None:
             while not responder.wait(1.0):
                 if (problem := responder.problem()) is not None:
                     _say(f"metadata of this host: {ending.printable(' '.join(problem.splitlines()))}", sys.stderr)
+                for note in responder.notes():
+                    _say(ending.printable(note), sys.stderr)
         responder.stop()
         responder.wait()
     _say(responder.summary())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Sequence
+from os import PathLike
 
 from whydrop import _core
 from whydrop.errors import Error
@@ -31,6 +33,7 @@ class Responder:
         max_duration_s: float | None = None,
         max_rate_bps: float | None = None,
         describe_host: bool = True,
+        metrics: str | PathLike[str] | None = None,
     ) -> None:
         """Listen, and answer; :func:`whydrop.responder` describes the arguments."""
         config = {
@@ -39,6 +42,7 @@ class Responder:
             "max_sessions": max_sessions,
             "max_duration_s": max_duration_s,
             "max_rate_bps": max_rate_bps,
+            "metrics": None if metrics is None else os.fspath(metrics),
             **({} if secret is None else {"secret": secret}),
         }
         self._serving = _core.Responder(json.dumps(config), _described if describe_host else None)
@@ -67,6 +71,10 @@ class Responder:
     def problem(self) -> str | None:
         """The reason why this host could not be described the last time, given once; ``None`` if it could."""
         return self._serving.problem()
+
+    def notes(self) -> list[str]:
+        """Lines for a log, each given once: refused connections, at most one line a minute, and unwritable metrics."""
+        return self._serving.notes()
 
     def statistics(self) -> tuple[int, int, int, int, int, int, int]:
         """Connections: all, authenticated, of another protocol, with another secret, above the rate, silent.

@@ -6,6 +6,7 @@
 mod admission;
 mod greeting;
 mod limits;
+mod notes;
 mod rate;
 mod session;
 
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -29,6 +31,7 @@ use crate::udp;
 
 pub use limits::Limits;
 use limits::{neighbourhood, network};
+use notes::Notes;
 use session::Session;
 
 /// The default TCP and UDP port.
@@ -51,6 +54,8 @@ pub struct Config {
     pub limits: Limits,
     /// `None`: clients get no metadata.
     pub describe: Option<Describe>,
+    /// Replaced every 10 s with statistics in the text format of Prometheus; `None`: not written.
+    pub metrics: Option<PathBuf>,
 }
 
 /// Statistics of a responder so far.
@@ -89,6 +94,7 @@ pub struct Responder {
     listeners: Vec<TcpListener>,
     state: Arc<ServerState>,
     port: u16,
+    notes: Notes,
 }
 
 impl Responder {
@@ -122,6 +128,7 @@ impl Responder {
             listeners,
             state,
             port,
+            notes: Notes::new(config.metrics)?,
         })
     }
 
@@ -139,13 +146,21 @@ impl Responder {
     /// # Errors
     /// The kernel has no descriptors left at the start.
     pub fn run(&self) -> io::Result<()> {
-        let result = admission::run(
-            &self.listeners,
-            &self.state,
-            &self.state.counts,
-            &self.state.stop,
-        );
-        self.state.stop.set();
+        let result = thread::scope(|scope| {
+            thread::Builder::new()
+                .name("notes".to_owned())
+                .spawn_scoped(scope, || {
+                    self.notes.run(|| self.statistics(), &self.state.stop);
+                })?;
+            let result = admission::run(
+                &self.listeners,
+                &self.state,
+                &self.state.counts,
+                &self.state.stop,
+            );
+            self.state.stop.set();
+            result
+        });
         // Sessions check for a stop every 200 ms.
         for _ in 0..40 {
             if self.state.sessions().is_empty() {
@@ -155,6 +170,12 @@ impl Responder {
         }
         self.state.udp.stop();
         result
+    }
+
+    /// Returns lines for the log since the last call: refused connections, at most once a minute, and a file of metrics
+    /// that cannot be written.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.take()
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -413,6 +434,7 @@ mod tests {
             secret: None,
             limits: Limits::open(),
             describe: None,
+            metrics: None,
         }
     }
 
