@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from running.responders import WHYDROP, free_port, wait_until
+from running.responders import Program, free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +24,11 @@ def counts(file: Path) -> dict[str, float]:
     return {one.labels.get("reason", one.name): one.value for family in families for one in family.samples}
 
 
-def test_refused_connections_are_reported_while_they_arrive_and_counted_in_the_file(tmp_path: Path) -> None:
+def test_refused_connections_are_reported_while_they_arrive_and_counted_in_the_file(
+    program: Program, tmp_path: Path
+) -> None:
     port, metrics, said = free_port(), tmp_path / "whydrop.prom", tmp_path / "said"
-    words = [*WHYDROP, "responder", "--open", "--listen", "127.0.0.1", "--port", str(port), "--metrics", str(metrics)]
+    words = [*program, "--open", "--listen", "127.0.0.1", "--port", str(port), "--metrics", str(metrics)]
     with said.open("w") as errors, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors) as process:
         try:
             wait_until(metrics.exists)

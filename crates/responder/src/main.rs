@@ -109,7 +109,9 @@ fn serve(arguments: Arguments) -> Result<(), Failure> {
     ));
     thread::scope(|scope| {
         scope.spawn(|| print_notes(&responder));
-        responder.run()
+        let result = responder.run();
+        responder.stopper().set();
+        result
     })
     .map_err(Failure::other)?;
     report(&responder.statistics().to_string());
