@@ -31,7 +31,7 @@ test-all: setup ## run every test in its exhaustive form, and every setting of t
 	@tools/run-tests all
 
 # mypy works on one processor; crates are compiled beside it.
-check: setup ## formatting, lints, types, the direction of imports, docstrings and words, of both languages
+check: setup ## formatting, lints, types, the direction of imports, docstrings, words and licences, of both languages
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-rust check-others
 
 check-rust:
@@ -46,6 +46,7 @@ check-others:
 	$(RUN)/python tools/arrows.py
 	$(RUN)/python tools/docstrings.py
 	$(RUN)/python tools/words.py
+	tools/licences
 	npm run check --prefix frontend --silent
 
 format: setup ## format the code of both languages
