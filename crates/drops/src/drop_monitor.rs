@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use whydrop_sockets::attributes::{Attributes, aligned, u16_at, u32_at, u64_at};
+use whydrop_sockets::attributes::{Attributes, aligned, put, u16_at, u32_at, u64_at};
 
 /// Bytes of each packet that are reported: the Ethernet header and the headers that programs examine.
 const TOLD: u32 = 128;
@@ -373,14 +373,6 @@ fn request(family: u16, command: u8, flags: u16, attributes: &[u8]) -> Vec<u8> {
     bytes.extend([command, 1, 0, 0]);
     bytes.extend(attributes);
     bytes
-}
-
-/// Appends an attribute.
-fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    bytes.extend((4 + value.len() as u16).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(aligned(bytes.len()), 0);
 }
 
 /// The known messages of a datagram; ends at an invalid length.

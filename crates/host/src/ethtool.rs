@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netlink};
 use serde_json::{Map, Value, json};
-use whydrop_sockets::attributes::{u16_at, u32_at};
+use whydrop_sockets::attributes::{put, u16_at, u32_at};
 
-use crate::rtnetlink::{Netlink, by_type, put, text, unsigned};
+use crate::rtnetlink::{Netlink, by_type, text, unsigned};
 
 /// linux/sockios.h, linux/ethtool.h
 const SIOCETHTOOL: u64 = 0x8946;

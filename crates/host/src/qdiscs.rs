@@ -289,9 +289,9 @@ fn bands(bytes: &[u8]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whydrop_sockets::attributes::put;
 
     use super::*;
-    use crate::rtnetlink::put;
 
     fn words(values: &[u32]) -> Vec<u8> {
         values

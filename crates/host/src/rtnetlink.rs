@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt,
 };
-use whydrop_sockets::attributes::{Attributes, aligned, u16_at, u32_at};
+use whydrop_sockets::attributes::{Attributes, aligned, put, u16_at, u32_at};
 
 /// linux/rtnetlink.h
 const GET_LINK: u16 = 18;
@@ -331,14 +331,6 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
         16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
         _ => None,
     }
-}
-
-/// Appends an attribute.
-pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    bytes.extend((4 + value.len() as u16).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(aligned(bytes.len()), 0);
 }
 
 /// Reads a whole number of 1, 2, 4 or 8 bytes in the byte order of this machine.

@@ -28,6 +28,14 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
+/// Appends an attribute.
+pub fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    bytes.extend((HEADER as u16 + value.len() as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(aligned(bytes.len()), 0);
+}
+
 /// The next multiple of four, netlink's alignment.
 pub fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
@@ -60,10 +68,8 @@ pub(crate) mod tests {
 
     /// Encodes an attribute as the kernel does, with padding.
     pub(crate) fn written(kind: u16, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = ((HEADER + payload.len()) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(payload);
-        bytes.resize(aligned(bytes.len()), 0);
+        let mut bytes = Vec::new();
+        put(&mut bytes, kind, payload);
         bytes
     }
 
