@@ -14,7 +14,6 @@ import whydrop
 from whydrop.cli import ending, options, progress, quantities
 from whydrop.cli.command import Command as CliCommand
 from whydrop.cli.started import Command
-from whydrop.measure import secret_files
 from whydrop.runtime import cancelling
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ Examples:
 """
 
 _FAR_END = "{}"
+# As crates/traffic/src/secret_file.rs reads them.
+_SECRET, _SECRET_FILE = "WHYDROP_SECRET", "WHYDROP_SECRET_FILE"
 _LOOK_AGAIN_S = 0.05
 
 
@@ -90,8 +91,8 @@ def _deployed(host: str, quiet: bool, **given: Any) -> Deployed:
 
 def _run(words: Sequence[str], far_end: Deployed) -> int:
     """Run COMMAND; return its exit status."""
-    environment = {**os.environ, secret_files.VARIABLE: far_end.secret}
-    environment.pop(secret_files.FILE_VARIABLE, None)
+    environment = {**os.environ, _SECRET: far_end.secret}
+    environment.pop(_SECRET_FILE, None)
     with Command([word.replace(_FAR_END, far_end.place) for word in words], environment) as started:
         started.go()
         while not started.has_ended():
@@ -103,5 +104,5 @@ def _show(far_end: Deployed, secret_file: Path | None) -> None:
     print("The responder runs until Ctrl-C. In another terminal:\n")
     option = "" if secret_file is None else f" --secret-file {shlex.quote(os.fspath(secret_file))}"
     if secret_file is None:
-        print(f"  export {secret_files.VARIABLE}={shlex.quote(far_end.secret)}")
+        print(f"  export {_SECRET}={shlex.quote(far_end.secret)}")
     print(ending.printable(f"  whydrop run rrul --to {shlex.quote(far_end.place)}{option}"), flush=True)
