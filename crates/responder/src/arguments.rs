@@ -182,7 +182,7 @@ mod tests {
     fn every_option_is_read() {
         let found = served(
             "--secret-file s --listen 127.0.0.1 --listen=[::1] -p 4000 --max-sessions 3 --max-duration 90s \
-             --max-rate=100M --no-metadata",
+             --max-rate=100M --no-metadata --metrics far.prom",
         );
         let addresses = ["127.0.0.1", "::1"].map(|text| text.parse().unwrap());
         let expected = Arguments {
@@ -194,6 +194,7 @@ mod tests {
             max_duration_s: Some(90.0),
             max_rate_bps: Some(1e8),
             metadata: false,
+            metrics: Some("far.prom".into()),
         };
         assert_eq!(found, expected);
         assert_eq!(served("-p4001").port, 4001);

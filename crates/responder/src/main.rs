@@ -10,9 +10,9 @@ mod quantities;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
+use whydrop_traffic::clock;
 use whydrop_traffic::responder::{Config, Describe, Responder};
 use whydrop_traffic::secret::Secret;
 use whydrop_traffic::secret_file::{self, FileError};
@@ -107,22 +107,19 @@ fn serve(arguments: Arguments) -> Result<(), Failure> {
         "TCP and UDP port {}, open to {clients}",
         responder.port()
     ));
+    let stop = responder.stopper();
     thread::scope(|scope| {
-        scope.spawn(|| print_notes(&responder));
-        let result = responder.run();
-        responder.stopper().set();
-        result
+        scope.spawn(|| report_notes(&responder, &stop));
+        responder.run()
     })
     .map_err(Failure::other)?;
     report(&responder.statistics().to_string());
     Ok(())
 }
 
-/// Prints what the responder notes, on standard error, until it stops.
-fn print_notes(responder: &Responder) {
-    let stop = responder.stopper();
-    while !stop.is_set() {
-        thread::sleep(Duration::from_secs(1));
+/// Prints the responder's notes until it stops.
+fn report_notes(responder: &Responder, stop: &Stop) {
+    while stop.sleep_until_ns(clock::now_ns() + 1_000_000_000) {
         for note in responder.notes() {
             say(&mut io::stderr(), &format!("whydrop responder: {note}"));
         }

@@ -161,6 +161,8 @@ impl Responder {
             self.state.stop.set();
             result
         });
+        // If no thread could be started, too.
+        self.state.stop.set();
         // Sessions check for a stop every 200 ms.
         for _ in 0..40 {
             if self.state.sessions().is_empty() {
