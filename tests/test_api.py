@@ -41,9 +41,10 @@ def test_the_examples_in_the_docstrings_run(name: str, monkeypatch: pytest.Monke
 
 
 def test_the_version_is_the_same_in_every_place():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    files = (ROOT / "pyproject.toml", ROOT / "crates/responder/pyproject.toml")
+    project, responder = (tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"] for file in files)
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
-    assert whydrop.__version__ == project == workspace
+    assert whydrop.__version__ == project == responder == workspace
 
 
 def test_the_policed_example_is_recognised_with_the_truth_inside_the_intervals(policed: Explanation):

@@ -42,6 +42,18 @@ def test_the_wheel_needs_no_newer_c_library_than_its_name_says() -> None:
     assert 'consistent with the following platform tag: "manylinux_2_28_' in " ".join(shown.split())
 
 
+def test_pip_installs_the_responder_where_deploy_finds_it(tmp_path: Path) -> None:
+    wheel = released("whydrop_responder-*.whl")
+    python = tmp_path / "environment" / "bin" / "python"
+    subprocess.run(["uv", "venv", "--quiet", python.parents[1]], check=True, env={**os.environ, "PATH": SEARCHED})
+    words = ["uv", "pip", "install", "--quiet", "--offline", "--python", python, wheel]
+    subprocess.run(words, check=True, env={**os.environ, "PATH": SEARCHED})
+    program = python.with_name("whydrop-responder")
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("whydrop-responder ")
+    assert program.read_bytes() == released("whydrop-responder-*").read_bytes()
+
+
 def test_the_source_has_all_that_a_build_needs() -> None:
     with tarfile.open(released("whydrop-*[0-9].tar.gz")) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
