@@ -38,9 +38,12 @@ _LOOK_AGAIN_S = 0.05
 
 def _words(_: click.Context, __: click.Parameter, given: str | None) -> list[str] | None:
     try:
-        return None if given is None else shlex.split(given)
+        words = None if given is None else shlex.split(given)
     except ValueError as reason:
         raise click.UsageError(f"--ssh {ending.printable(repr(given))}: {reason}.") from None
+    if words == []:
+        raise click.UsageError("--ssh: expected a program, such as 'ssh -p 2222'.")
+    return words
 
 
 @click.command("deploy", cls=CliCommand, epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -64,6 +67,8 @@ def command(
     **given: Any,
 ) -> int:
     """Run COMMAND with a responder on another host, copied there by ssh; in COMMAND, {} is its address and port."""
+    if words and words[0] != "--" and words[0].startswith("-"):
+        raise click.UsageError(f"{ending.printable(words[0])}: options go before HOST.")
     words = words[words[:1] == ("--",) :]
     if words and not any(_FAR_END in word for word in words):
         raise click.UsageError("COMMAND needs {} for the far end, such as: whydrop run rrul --to {}")

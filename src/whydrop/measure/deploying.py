@@ -173,6 +173,7 @@ class _Connection:
         """Read until the responder listens; then read on in a thread, so that it never waits for its reader."""
         for line in self._lines():
             if _PORT.match(line):
+                self._last = []
                 threading.Thread(target=_drain, args=(self._output,), daemon=True).start()
                 return
         raise self.failure("the responder did not start")
@@ -281,4 +282,5 @@ def _address(host: str, ssh: Sequence[str]) -> str:
 
 
 def _place(address: str, port: int) -> str:
+    address = address.removeprefix("[").removesuffix("]")
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -5,7 +5,7 @@
 #   an empty line          once the responder runs
 #   the end of the input   stops the responder, however whydrop or the connection ended
 #
-# The program's file is removed as soon as the program runs, so that nothing is left even if this shell is killed.
+# The program's file is removed as soon as the program runs: from then on nothing is left even if this shell is killed.
 set -u
 umask 077
 folder='' responder='' watcher=''
