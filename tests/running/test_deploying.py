@@ -139,6 +139,13 @@ def test_a_secret_with_spaces_arrives_whole(ssh: Ssh, tmp_path: Path) -> None:
 
 
 @deploys
+def test_a_responder_can_be_stopped_twice(ssh: Ssh) -> None:
+    with whydrop.deploy("far", ssh=ssh(), port=free_port(), program=static_program()) as far:
+        far.stop()
+    assert not far.running
+
+
+@deploys
 def test_the_secret_is_in_no_command_line(ssh: Ssh) -> None:
     with whydrop.deploy("far", ssh=ssh(), port=free_port(), program=static_program()) as far:
         lines = subprocess.check_output(["ps", "-ww", "-eo", "args"], text=True)

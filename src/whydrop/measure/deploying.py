@@ -64,15 +64,16 @@ class Deployed:
         return self._connection.process.poll() is None
 
     def stop(self) -> None:
-        """Stop the responder. Its files were removed when it had started.
+        """Stop the responder; a second call changes nothing. Its file was removed when it had started.
 
         Raises:
             DeployError: the connection of ssh had ended before, and the responder with it.
         """
-        was_running = self.running
-        self._connection.close()
-        if not was_running:
+        if self._connection.is_closed:
+            return
+        if not self.running:
             raise self._connection.failure("the responder ended before it was stopped")
+        self._connection.close()
 
     def __enter__(self) -> Deployed:
         return self
@@ -178,6 +179,11 @@ class _Connection:
                 return
         raise self.failure("the responder did not start")
 
+    @property
+    def is_closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._complaints.closed
+
     def close(self) -> None:
         """End the input, which ends the responder, and then ssh."""
         with contextlib.suppress(OSError):
@@ -185,20 +191,22 @@ class _Connection:
         if not self._connected:
             # It may ask for a password.
             self.process.terminate()
-        try:
-            self.process.wait(_MERCY_S)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            self.process.wait()
+        for end in (self.process.terminate, self.process.kill):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_MERCY_S)
+                break
+            end()
+        self.process.wait()
+        self._complaints.close()
 
     def failure(self, what: str) -> DeployError:
         """The error for an end that was not asked for, with the last lines of the far end and of ssh."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             # Its output has ended, so it will.
             self.process.wait(_MERCY_S)
-        self.close()
         self._complaints.seek(0)
         said = self._complaints.read().decode(errors="replace").splitlines()
+        self.close()
         reasons = [line.strip().rstrip(".") for line in (*self._last[-1:], *said[-2:]) if line.strip()]
         status = self.process.returncode
         # Of ssh itself; any other is that of the script or of the program.
