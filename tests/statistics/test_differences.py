@@ -119,6 +119,16 @@ def test_welch_agrees_with_scipy() -> None:
     assert (found.p, found.low, found.high) == pytest.approx((reference.pvalue, interval.low, interval.high))
 
 
+@pytest.mark.parametrize("runs", [3, differences.RANKS_FROM])
+def test_a_difference_is_of_python_s_own_numbers_which_json_takes(runs: int) -> None:
+    random = np.random.default_rng(8)
+    for found in (
+        differences.of_groups(random.standard_normal(runs), random.standard_normal(runs)),
+        differences.of_pairs(random.standard_normal(runs), random.standard_normal(runs)),
+    ):
+        assert {type(value) for value in (found.value, found.low, found.high, found.p)} == {float}
+
+
 def test_runs_that_agree_to_the_last_digit_leave_nothing_to_test() -> None:
     same = welch(np.array([1.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0]))
     assert (same.low, same.high, same.p) == (0.0, 0.0, 1.0)

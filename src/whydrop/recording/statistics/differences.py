@@ -187,7 +187,7 @@ def of_pairs(first: Values, second: Values) -> Difference:
 def welch(first: Values, second: Values) -> Difference:
     """The difference of means without assuming equal variances (B. L. Welch, Biometrika 34, 1947)."""
     value = float(second.mean() - first.mean())
-    parts = (first.var(ddof=1) / len(first), second.var(ddof=1) / len(second))
+    parts = tuple(float(one.var(ddof=1)) / len(one) for one in (first, second))
     error = math.sqrt(sum(parts))
     method = "whole runs as units, difference of means (Welch)"
     if error == 0:
