@@ -29,11 +29,11 @@ def sender(**columns: Any) -> Recording:
     return connection(samples(N, **counts, **again, **columns))
 
 
-def receiver(ahead_s: float = 0.0, name: str = NAME, lost: int = 50) -> Recording:
-    """The same, half a round trip later, by a clock that is ahead."""
+def receiver(ahead_s: float = 0.0, name: str = NAME, lost: int = 50, delay_ns: int = BASE_NS // 2) -> Recording:
+    """The same, half a round trip later unless given, by a clock that is ahead."""
     here, there = name.split(" > ")
     acked = samples(N)["acked_bytes"].to_numpy()
-    early = BASE_NS // 2 // EVERY_NS
+    early = (BASE_NS - delay_ns) // EVERY_NS
     received = np.concatenate([acked[early:], np.full(early, acked[-1])])
     rows = samples(N, received_bytes=received, received_data_packets=received // MSS + 110 - lost)
     rows = rows.with_columns(
@@ -71,6 +71,35 @@ def test_the_clocks_are_as_far_apart_as_the_counts_of_bytes_allow(ahead_s: float
     ahead = found["receiver_ahead_s"]
     assert ahead["low"] <= ahead_s <= ahead["high"]
     assert ahead["high"] - ahead["low"] < 0.15
+
+
+def sampled_later(recording: Recording, later_ns: int) -> Recording:
+    """The same connection at a receiver whose samples were taken between those of the sender."""
+    packets = 100 * later_ns // BASE_NS
+    counts = {"received_bytes": packets * MSS, "received_data_packets": packets, "time_ns": later_ns}
+    rows = recording.table("tcp_info").with_columns(pl.col(name) + more for name, more in counts.items())
+    tables = {name: recording.table(name) for name in ("flows", "intervals")} | {"tcp_info": rows}
+    return Recording(recording.path, recording.metadata, tables)
+
+
+def stamped_late(recording: Recording, late_ns: int) -> Recording:
+    """The same, by a host so busy that each sample has its time this long after the kernel read it."""
+    rows = recording.table("tcp_info")
+    polls = pl.DataFrame({"start_ns": rows["time_ns"].unique().sort()})
+    late = {"tcp_info": rows.with_columns(pl.col("time_ns") + late_ns), "polls": polls}
+    tables = {name: recording.table(name) for name in ("flows", "intervals")} | late
+    return Recording(recording.path, recording.metadata, tables)
+
+
+@pytest.mark.parametrize(("sender_ns", "receiver_ns"), [(EVERY_NS - 1, 0), (0, EVERY_NS - 1), (EVERY_NS // 2,) * 2])
+@pytest.mark.parametrize("delay_ns", [0, BASE_NS])
+def test_samples_that_a_busy_host_stamped_late_widen_the_bounds_of_the_clocks(
+    sender_ns: int, receiver_ns: int, delay_ns: int
+) -> None:
+    between = sampled_later(receiver(3.5, delay_ns=delay_ns), 2_000_000)
+    late = (stamped_late(sender(), sender_ns), stamped_late(between, receiver_ns))
+    (found,) = ends.explain(*late).document()["ends"]
+    assert found["receiver_ahead_s"]["low"] <= 3.5 <= found["receiver_ahead_s"]["high"]
 
 
 def test_a_receiver_that_was_recorded_for_less_time_counts_no_losses() -> None:

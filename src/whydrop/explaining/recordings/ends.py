@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from whydrop.explaining.recordings.document import RecordingAnalysis, of_recording
-from whydrop.explaining.recordings.measures.series import Times, Values
+from whydrop.explaining.recordings.measures.series import Times, Values, begins_of_polls_ns, read_from_ns
 from whydrop.explaining.recordings.wording import phrase
 from whydrop.recording.document import json_object
 from whydrop.recording.errors import RecordingError
@@ -132,7 +132,7 @@ def _measured(sender: Recording, number: int, receiver: Recording, other: int, f
         _last(sent, "retransmitted_packets"),
         _last(came, "out_of_order_packets"),
         None if waited is None else float(waited),  # type: ignore[arg-type]
-        _ahead(sent, came),
+        _ahead(sent, begins_of_polls_ns(sender), came, begins_of_polls_ns(receiver)),
     )
 
 
@@ -141,20 +141,27 @@ def _last(rows: pl.DataFrame, column: str) -> float | None:
     return float(known[-1]) if len(known) else None
 
 
-def _ahead(sent: pl.DataFrame, came: pl.DataFrame) -> tuple[float, float] | None:
-    """By how much the receiver's clock is ahead, at least and at most, in seconds."""
+def _ahead(
+    sent: pl.DataFrame, sent_polls_ns: Times, came: pl.DataFrame, came_polls_ns: Times
+) -> tuple[float, float] | None:
+    """By how much the receiver's clock is ahead, at least and at most, in seconds.
+
+    A sample was read between the beginning of its poll and its own time, which may be milliseconds apart on a busy
+    host: each bound takes the one that is safe for it.
+    """
     sent = sent.drop_nulls(["acked_bytes", "sent_bytes", "retransmitted_bytes"])
     came = came.drop_nulls("received_bytes")
     if sent.height < 2 or came.height < 2:
         return None
     new = (sent["sent_bytes"] - sent["retransmitted_bytes"]).to_numpy()
     sent_ns, came_ns = sent["time_ns"].to_numpy(), came["time_ns"].to_numpy()
+    sent_from_ns, came_from_ns = read_from_ns(sent_ns, sent_polls_ns), read_from_ns(came_ns, came_polls_ns)
     received = came["received_bytes"].to_numpy()
     # FIN counts as a byte at one end, SYN at the other. A byte that is there had been sent before: after the last
     # sample of the sender that lacks it.
-    most = came_ns - _at(sent_ns, np.searchsorted(new, received - 1, "left") - 1)
+    most = came_ns - _at(sent_from_ns, np.searchsorted(new, received - 1, "left") - 1)
     # The next byte had not come, and so was acknowledged later: no later than the first sample that has it.
-    least = came_ns - _at(sent_ns, np.searchsorted(sent["acked_bytes"].to_numpy(), received + 2, "left"))
+    least = came_from_ns - _at(sent_ns, np.searchsorted(sent["acked_bytes"].to_numpy(), received + 2, "left"))
     most, least = most[np.isfinite(most)], least[np.isfinite(least)]
     if not most.size or not least.size:
         return None

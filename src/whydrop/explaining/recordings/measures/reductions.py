@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from whydrop.explaining.recordings.measures.series import STATES, Flow, Times
+from whydrop.explaining.recordings.measures.series import STATES, Flow, Times, read_from_ns
 from whydrop.recording.end_limits import BY_RATE
 
 # The acknowledgment after a reduction outside of recovery comes within so many smoothed round trips.
@@ -85,19 +85,11 @@ def _falls(flow: Flow, reductions: pl.DataFrame) -> tuple[int, int]:
     fell = np.flatnonzero(np.diff(window) < 0)
     if flow.control in BY_RATE:
         return len(fell), len(fell)
-    begun_ns, ended_ns = _read_ns(times_ns[fell], flow.polls_ns), times_ns[fell + 1]
+    begun_ns, ended_ns = read_from_ns(times_ns[fell], flow.polls_ns), times_ns[fell + 1]
     explained = reductions.filter(pl.col("cause") != UNEXPLAINED)["time_ns"].to_numpy()
     between = np.searchsorted(explained, ended_ns, "right") > np.searchsorted(explained, begun_ns, "right")
     unused = _unused(reductions, begun_ns, ended_ns)
     return len(fell), int((between | unused | _recovering(flow.events, begun_ns)).sum())
-
-
-def _read_ns(times_ns: Times, polls_ns: Times) -> Times:
-    """The earliest times at which samples were read; their own times are those of the complete part of the list."""
-    if not polls_ns.size:
-        return times_ns
-    places = np.searchsorted(polls_ns, times_ns, "right") - 1
-    return np.where(places >= 0, polls_ns[np.maximum(places, 0)], times_ns)
 
 
 def _unused(reductions: pl.DataFrame, begun_ns: Times, ended_ns: Times) -> Flags:

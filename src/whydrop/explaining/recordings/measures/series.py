@@ -272,11 +272,24 @@ def _with_missing(stream: Stream, sequence: pl.Series) -> Stream:
     return replace(stream, times_ns=times_ns + stream.times_ns[0], delays_s=delays_s, lost=lost, directions=directions)
 
 
+def begins_of_polls_ns(recording: Recording) -> Times:
+    """When the polls of a recording began, in order of time; empty where that is not known."""
+    return recording.table("polls")["start_ns"].drop_nulls().sort().to_numpy().astype(np.int64)
+
+
+def read_from_ns(times_ns: Times, polls_ns: Times) -> Times:
+    """The earliest times at which the kernel read samples: their own times are taken when it had read them."""
+    if not polls_ns.size:
+        return times_ns
+    places = np.searchsorted(polls_ns, times_ns, "right") - 1
+    return np.where(places >= 0, polls_ns[np.maximum(places, 0)], times_ns)
+
+
 def flows(recording: Recording) -> list[Flow]:
     """All flows that made load and say when."""
     found = []
     has_events = _has_events(recording)
-    polls_ns = recording.table("polls")["start_ns"].drop_nulls().sort().to_numpy().astype(np.int64)
+    polls_ns = begins_of_polls_ns(recording)
     for row in recording.table("flows").sort("flow").to_dicts():
         if row["kind"] not in LOADING or row["start_ns"] is None or row["end_ns"] is None:
             continue
