@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a store of one experiment; one queue has a hostile name."""
     folder = tmp_path_factory.mktemp("stores")
     store_of(folder / "lab.store", [*as_published(("10/10",), 3), *cell("<img src=x>", around(50.0, 3))])
@@ -24,8 +24,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_the_server_gives_the_tables_that_the_command_gives(lab: Server):
-    client = client_of(lab)
+def test_the_server_gives_the_tables_that_the_command_gives(queues: Server):
+    client = client_of(queues)
     asked = {"store": entry_of(client), "question": "queues", "target_ms": 250.0}
     job = client.post("/api/studies", json=asked).json()
     assert client.get(f"/api/studies/{job['id']}/page").status_code == 200
@@ -36,8 +36,8 @@ def test_the_server_gives_the_tables_that_the_command_gives(lab: Server):
     assert {row["contained"] for row in tables["containment"]} == {3}
 
 
-def test_a_target_below_zero_is_refused(lab: Server):
-    client = client_of(lab)
+def test_a_target_below_zero_is_refused(queues: Server):
+    client = client_of(queues)
     answer = client.post("/api/studies", json={"store": entry_of(client), "question": "queues", "target_ms": -1})
     assert answer.status_code in (400, 422)
     assert "target_ms" in answer.text
@@ -45,11 +45,13 @@ def test_a_target_below_zero_is_refused(lab: Server):
 
 @pytest.mark.needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_answers_shows_the_figures_and_keeps_the_options_in_its_address(browser: Any, lab: Server, width: int):
-    entry_of(client_of(lab))
-    opened = Page(browser, lab, width)
+def test_the_page_answers_shows_the_figures_and_keeps_the_options_in_its_address(
+    browser: Any, queues: Server, width: int
+):
+    entry_of(client_of(queues))
+    opened = Page(browser, queues, width)
     page = opened.page
-    page.goto(f"{lab.root}/study?question=queues")
+    page.goto(f"{queues.root}/study?question=queues")
     page.wait_for_selector("#baseline")
     assert not page.is_visible("#parameters")
     assert not page.is_visible("#sites")
