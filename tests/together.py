@@ -12,9 +12,17 @@ import pytest
 from example_files import ROOT
 
 SPARK = "spark"
-# Both take about as long.
+# Both take about as long: these, and all others.
 NETWORKS, MORE_NETWORKS = "networks", "more networks"
-OF_MORE_NETWORKS = ("tests/lab/test_fixing", "tests/lab/test_pacing", "tests/lab/test_rolling", "tests/running/")
+OF_MORE_NETWORKS = (
+    "tests/lab/test_deploying",
+    "tests/lab/test_fixing",
+    "tests/lab/test_pacing",
+    "tests/lab/test_responsiveness",
+    "tests/lab/test_rolling",
+    "tests/lab/test_segments",
+    "tests/running/",
+)
 
 
 def group_of(item: pytest.Item) -> str:
