@@ -74,7 +74,7 @@ def test_the_clocks_are_as_far_apart_as_the_counts_of_bytes_allow(ahead_s: float
 
 
 def sampled_later(recording: Recording, later_ns: int) -> Recording:
-    """The same connection at a receiver whose samples were taken between those of the sender."""
+    """The same connection at a receiver with samples between those of the sender."""
     packets = 100 * later_ns // BASE_NS
     counts = {"received_bytes": packets * MSS, "received_data_packets": packets, "time_ns": later_ns}
     rows = recording.table("tcp_info").with_columns(pl.col(name) + more for name, more in counts.items())
