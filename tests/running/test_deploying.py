@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,12 +27,13 @@ SHELLS = [
     pytest.param(words, marks=pytest.mark.needs_program(words.split()[0])) for words in ("dash", "bash", "busybox sh")
 ]
 
-# `ssh -T -- HOST COMMAND`: the login shell runs COMMAND, and every `sh` there is the shell under test.
+# `ssh [OPTIONS] -T -- HOST COMMAND`: the login shell runs COMMAND, and every `sh` there is the shell under test.
 STAND_IN = """#!/bin/sh
 [ "$1" = -G ] && echo hostname 127.0.0.1 && exit
 export PATH={folder}:$PATH TMPDIR={temporary}
 printf 'Welcome!\\n'
-exec {shell} -c "$(printf %s "$4" | sed "s#/bin/sh#{shell}#")"
+while [ $# -gt 1 ]; do shift; done
+exec {shell} -c "$(printf %s "$1" | sed "s#/bin/sh#{shell}#")"
 """
 
 Ssh = Callable[..., list[str]]
@@ -93,10 +96,128 @@ def test_a_full_disk_is_named_with_the_bytes_that_it_took(ssh: Ssh, temporary: P
     assert list(temporary.iterdir()) == []
 
 
+@deploys
+def test_a_full_folder_is_passed_over(ssh: Ssh, temporary: Path, tmp_path: Path) -> None:
+    # A file system of 64 kB, in a mount namespace of this "far host".
+    home = tmp_path / "home"
+    home.mkdir()
+    mount = f"export HOME={home} XDG_RUNTIME_DIR={temporary}; mount -t tmpfs -o size=64k none {temporary} || exit\n"
+    program = ssh(before=mount)
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    with whydrop.deploy("far", ssh=["unshare", "-m", *program], port=free_port(), program=static_program()) as far:
+        wait_until(lambda: not list(home.iterdir()), "the removal of the program's file")
+        assert far.running
+
+
+def pids_of(text: str) -> list[int]:
+    """The processes with this text in their command line, the first one first."""
+    found = subprocess.run(["pgrep", "-f", text], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@deploys
+def test_a_responder_ends_with_its_watcher(shell: str, ssh: Ssh) -> None:
+    port = free_port()
+    far = whydrop.deploy("far", ssh=ssh(shell), port=port, program=static_program())
+    [responder] = pids_of(f"whydrop-responder --port {port}$")
+    parent = Path(f"/proc/{responder}/stat").read_text().rpartition(")")[2].split()[1]
+    [watcher] = [child for child in children(int(parent)) if child != responder]
+    # Its `cat` may run: it keeps the input, and is no part of the question.
+    os.kill(watcher, signal.SIGKILL)
+    wait_until(lambda: not pids_of(f"whydrop-responder --port {port}$"), "the end of the responder")
+    wait_until(lambda: not far.running, "the end of the connection")
+    with pytest.raises(DeployError, match="ended before it was stopped"):
+        far.stop()
+
+
+def children(parent: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+@deploys
+def test_the_folder_of_a_killed_shell_is_removed_by_the_next_one(ssh: Ssh, temporary: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    old, live = (temporary / f"whydrop-responder.{pid}.abcdef" for pid in (gone.pid, os.getpid()))
+    other = temporary / "notes"
+    for folder in (old, live, other):
+        folder.mkdir()
+    with whydrop.deploy("far", ssh=ssh(), port=free_port(), program=static_program()):
+        wait_until(lambda: {*temporary.iterdir()} == {live, other}, "the removal of both folders")
+
+
+def test_options_of_ssh_come_before_the_defaults(tmp_path: Path) -> None:
+    printing = tmp_path / "printing"
+    printing.write_text('#!/bin/sh\necho "$*" >&2\nexit 255\n')
+    printing.chmod(0o755)
+    with pytest.raises(DeployError, match=r"-o ConnectTimeout=3 -o ConnectTimeout=15 -o ServerAliveInterval=10 -T --"):
+        whydrop.deploy("far", ssh=[str(printing), "-o", "ConnectTimeout=3"], program=Path("/bin/true"))
+
+
+def test_ssh_prompts_on_the_terminal_of_whydrop(tmp_path: Path) -> None:
+    asking = tmp_path / "asking"
+    asking.write_text("#!/bin/sh\n[ -t 2 ] && echo 'Confirm user presence' >&2\nexit 255\n")
+    asking.chmod(0o755)
+    command = [sys.executable, "-m", "whydrop", "deploy", "--program", "/bin/true", "--ssh", str(asking), "far"]
+    main, far_side = os.openpty()
+    process = subprocess.Popen(command, stdin=far_side, stdout=far_side, stderr=far_side)
+    os.close(far_side)
+    shown = read_all(main)
+    assert process.wait() == 1
+    assert "Confirm user presence" in shown
+    assert f"ssh refused or lost the connection. Try: {asking} far true" in shown.replace("\r\n", " ")
+
+
+def read_all(terminal: int) -> str:
+    """Read up to the end of a terminal, at which Linux reports an error."""
+    data = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 4096):
+            data += piece
+    os.close(terminal)
+    return data.decode()
+
+
+def test_a_mistyped_command_is_named_before_a_connection(tmp_path: Path) -> None:
+    made = tmp_path / "connected"
+    words = ["--ssh", f"touch {made}", "far", "--", "whydorp", "run", "rrul", "--to", "{}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "whydrop", "deploy", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (127, "whydrop: whydorp: no such program\n")
+    assert not made.exists()
+
+
+@deploys
+def test_a_relative_secret_file_is_printed_with_its_folder(ssh: Ssh, tmp_path: Path) -> None:
+    whydrop.new_secret(tmp_path / "secret")
+    options = [
+        "--program",
+        str(static_program()),
+        "--ssh",
+        *ssh(),
+        "--port",
+        str(free_port()),
+        "--secret-file",
+        "secret",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whydrop", "deploy", *options, "far"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    shown = "".join(process.stdout.readline() for _ in range(3))
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+    assert f"--secret-file {tmp_path}/secret\n" in shown
+
+
 def test_a_program_for_another_machine_is_not_copied(ssh: Ssh, tmp_path: Path) -> None:
     wrong = elf_for(40, tmp_path / "wrong")
     with pytest.raises(
-        DeployError, match=rf"far: Linux {os.uname().machine}, but {wrong} is for Linux another machine"
+        DeployError,
+        match=rf"far runs Linux {os.uname().machine}, but {wrong} is for Linux ELF machine 40\. Name the file",
     ):
         whydrop.deploy("far", ssh=ssh(), program=wrong)
 
@@ -104,7 +225,9 @@ def test_a_program_for_another_machine_is_not_copied(ssh: Ssh, tmp_path: Path) -
 def test_a_file_that_is_no_program_is_named(ssh: Ssh, tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("no program")
-    with pytest.raises(DeployError, match=r"notes\.txt: no program of Linux"):
+    with pytest.raises(
+        DeployError, match=r"notes\.txt: not a Linux program \(ELF\); expected a static whydrop-responder"
+    ):
         whydrop.deploy("far", ssh=ssh(), program=text)
 
 

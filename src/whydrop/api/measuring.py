@@ -563,12 +563,12 @@ def deploy(
     Its file is removed once it runs, and it ends with the connection of ssh, so that nothing is left on the host.
 
     Args:
-        host: as ssh has it, such as ``root@server.example``.
+        host: argument of ssh, such as ``root@server.example``, or an alias of its configuration.
         secret: that clients must know; by default a new one.
         address: of the host, for tests; by default the host name that ssh connects to.
         port: of TCP and of UDP.
         program: to copy; by default the one that is installed here.
-        ssh: program to connect with, and its options.
+        ssh: program to connect with, and its options, which take precedence over whydrop's time-outs.
         progress: called with the bytes that are copied, and the bytes in all.
 
     Raises:

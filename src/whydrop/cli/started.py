@@ -32,6 +32,18 @@ class CommandError(Error):
         self.exit_status = status
 
 
+def check_program(program: str) -> None:
+    """Look a program up.
+
+    Raises:
+        CommandError: there is none that can be started.
+    """
+    if shutil.which(program) is None:
+        there = Path(program).exists()
+        why = "is no program that may be run" if there else "no such program"
+        raise CommandError(f"{program}: {why}", 126 if there else 127)
+
+
 class Command:
     """A command, or none; a context in which it runs, on the same terminal and in the same process group.
 
@@ -52,11 +64,7 @@ class Command:
         """Start it; it waits for :meth:`go`."""
         if not self._words:
             return self
-        program = self._words[0]
-        if shutil.which(program) is None:
-            there = Path(program).exists()
-            why = "is no program that may be run" if there else "no such program"
-            raise CommandError(f"{program}: {why}", 126 if there else 127)
+        check_program(self._words[0])
         self._process = subprocess.Popen(["/bin/sh", "-c", _GATE, "sh", *self._words], env=self._environment)
         self.pid = self._process.pid
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -19,9 +19,11 @@ from typing import IO
 from whydrop.errors import Error
 
 PROGRAM = "whydrop-responder"
-#: How ssh is called; a host that does not answer, or that vanishes, is noticed after some seconds.
-SSH = ("ssh", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=10")
+SSH = ("ssh",)
 
+# A host that does not answer, or that vanishes, is noticed after some seconds. They follow the user's options: of an
+# option that ssh gets twice, the first counts.
+_SSH_DEFAULTS = ("-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=10")
 # Ctrl-C on a terminal reaches ssh too, but the far end must stay until the test has ended. To ask for a password, ssh
 # must be in the process group of the terminal.
 _IGNORING_INTERRUPT = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
@@ -36,6 +38,7 @@ _MOST_LINES = 1000
 _LONGEST_LINE_BYTES = 4096
 _MERCY_S = 15.0
 _OF_SSH = 255
+_STDERR = 2
 
 #: Takes the bytes that are copied, and the bytes in all.
 Copied = Callable[[int, int], None]
@@ -100,11 +103,13 @@ def deploy(
 ) -> Deployed:
     """Copy the responder to a host and start it; :func:`whydrop.deploy` describes the arguments."""
     if host.startswith("-") or not host.isprintable():
-        raise DeployError(f"{host!r}: expected a host of ssh, such as root@server.example")
+        raise DeployError(f"{host!r}: not a host name; expected a host of ssh, such as root@server.example")
     if "\n" in secret:
-        raise DeployError("the secret has several lines; expected one")
+        raise DeployError("the secret has several lines; expected one. Make one with: whydrop secret")
     if shutil.which(ssh[0]) is None:
-        raise DeployError(f"{ssh[0]}: no such program; it would connect to {host}")
+        raise DeployError(
+            f"{ssh[0]}: program not found; it is needed to connect to {host}. Install it, or name it with --ssh"
+        )
     path = _program() if program is None else program
     content = path.read_bytes()
     place = _place(address or _address(host, ssh), port)
@@ -130,10 +135,10 @@ class _Connection:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the connection)
         try:
             self.process = subprocess.Popen(
-                [*_IGNORING_INTERRUPT, *ssh, "-T", "--", host, _remote_command()],
+                [*_IGNORING_INTERRUPT, *ssh, *_SSH_DEFAULTS, "-T", "--", host, _remote_command()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._complaints,
+                stderr=None if _has_terminal() else self._complaints,
             )
         except OSError:
             self._complaints.close()
@@ -211,7 +216,7 @@ class _Connection:
         status = self.process.returncode
         # Of ssh itself; any other is that of the script or of the program.
         lost = status == _OF_SSH
-        reason = "; ".join(reasons) or ("the connection was lost" if lost else f"it ended with status {status}")
+        reason = "; ".join(reasons) or ("ssh refused or lost the connection" if lost else f"exit status {status}")
         advice = f". Try: {shlex.join([*self._ssh, self._host, 'true'])}" if lost else ""
         return DeployError(f"{self._host}: {what}: {reason}{advice}")
 
@@ -257,20 +262,28 @@ def _program() -> Path:
     beside = os.fspath(Path(sys.executable).parent)
     found = shutil.which(PROGRAM, path=beside) or shutil.which(PROGRAM)
     if found is None:
-        raise DeployError(f"{PROGRAM}: not installed here; run: pip install {PROGRAM}; or name its file (--program)")
+        raise DeployError(f"{PROGRAM}: not installed here. Run: pip install {PROGRAM}; or name its file with --program")
     return Path(found)
 
 
 def _check_machine(system: str, content: bytes, path: Path, host: str) -> None:
     """Refuse a program that the far host cannot run, before it is copied."""
     if content[:4] != b"\x7fELF":
-        raise DeployError(f"{path}: no program of Linux (ELF)")
-    built_for = _MACHINES.get(int.from_bytes(content[18:20], "little"), "another machine")
+        raise DeployError(f"{path}: not a Linux program (ELF); expected a static {PROGRAM}")
+    machine = int.from_bytes(content[18:20], "little")
+    built_for = _MACHINES.get(machine, f"ELF machine {machine}")
     if system.split() != ["Linux", built_for]:
         raise DeployError(
-            f"{host}: {system or 'an unknown system'}, but {path} is for Linux {built_for}; name the file for that "
-            "host (--program), or install whydrop there and run: whydrop responder"
+            f"{host} runs {system or 'an unknown system'}, but {path} is for Linux {built_for}. Name the file for that "
+            "host with --program, or install whydrop there and run: whydrop responder"
         )
+
+
+def _has_terminal() -> bool:
+    """True if ssh can show its prompts, such as to touch a security key, on this standard error."""
+    with contextlib.suppress(OSError):
+        return os.isatty(_STDERR)
+    return False
 
 
 def _address(host: str, ssh: Sequence[str]) -> str:
