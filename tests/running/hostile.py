@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-MAGIC = b"whydrop\x04"
+MAGIC = b"whydrop\x05"
 PATTERN = b"Noise_NN_25519_ChaChaPoly_SHA256"
 
 
@@ -104,7 +104,7 @@ def exactly(connection: socket.socket, length: int) -> bytes:
 
 def handshake(connection: socket.socket, hello: bytes) -> Channel:
     """Noise NN, as the responder."""
-    theirs, prologue = hello[24:56], hello[:24]
+    theirs, prologue = hello[48:80], hello[:48]
     digest = hashlib.sha256(PATTERN).digest() if len(PATTERN) > 32 else PATTERN.ljust(32, b"\x00")
     chaining_key = digest
     for part in (prologue, theirs, b""):
@@ -120,7 +120,7 @@ def handshake(connection: socket.socket, hello: bytes) -> Channel:
     assert opened(of_client, 0, exactly(connection, 16)) == b""
     seed = bytes(range(32))
     connection.sendall(seal(of_responder, 0, b"\x00" + seed))
-    key_of_data = mac_of_parts(seed, b"whydrop 4 data connections", digest)
+    key_of_data = mac_of_parts(seed, b"whydrop 5 data connections", digest)
     return Channel(connection, of_client, of_responder, key_of_data)
 
 
@@ -163,7 +163,7 @@ class Hostile:
         ours = MAGIC + bytes(56)
         connection.sendall(ours)
         exactly(connection, 32)
-        connection.sendall(b"\x00" + mac_of_parts(self.key_of_data, b"whydrop 4 responder proof", hello, ours))
+        connection.sendall(b"\x00" + mac_of_parts(self.key_of_data, b"whydrop 5 responder proof", hello, ours))
         until_closed(connection)
 
 

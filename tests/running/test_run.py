@@ -249,7 +249,8 @@ def test_a_responder_says_at_its_end_what_it_did(either: Responder) -> None:
     said = either.ask_to_stop()
     assert re.fullmatch(
         r"whydrop responder: stopped after 0 connections: 0 authenticated, 0 with another secret, "
-        r"0 of another protocol, 0 above the rate of handshakes, 0 silent\n",
+        r"0 of another protocol, 0 above the rate of handshakes, 0 silent, "
+        r"0 for lack of room, 0 without an active flow\n",
         said,
     )
     assert either.process.returncode == 0

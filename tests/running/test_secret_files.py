@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import whydrop
-from running.responders import Program, ended, responder
+from running.responders import Program, ended, responder, wait_until
 from whydrop.measure.secret_files import SecretFileError, shared_secret, write_secret
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -72,7 +72,7 @@ def test_a_pipe_is_read_whatever_its_mode(tmp_path: Path) -> None:
 
 
 def test_a_file_that_holds_no_secret_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None:
-    for name, content in (("binary", b"\xff" * 20), ("large", b"a" * 5000)):
+    for name, content in (("binary", b"\xff" * 20), ("large", b"a" * 70_000)):
         path = tmp_path / name
         path.write_bytes(content)
         path.chmod(0o600)
@@ -115,6 +115,66 @@ def test_a_secret_that_was_made_serves_at_both_ends(run: Run, tmp_path: Path) ->
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "0 with another secret" in far.ask_to_stop()
+
+
+def test_a_secret_with_a_name_is_written_for_its_client_and_added_to_the_file_of_the_responder(
+    run: Run, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets"
+    for name in ("alice", "bob"):
+        done = run("secret", "--name", name, "-o", tmp_path / name, "--add", secrets)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert re.fullmatch(rf"{name} whydrop-[a-z2-7]{{36}}\n", (tmp_path / name).read_text())
+    assert secrets.read_text() == (tmp_path / "alice").read_text() + (tmp_path / "bob").read_text()
+    assert secrets.stat().st_mode & 0o777 == 0o600
+    again = run("secret", "--name", "bob", "-o", tmp_path / "again", "--add", secrets)
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert "line 3: the name bob is that of line 2" in again.stderr
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(("--name", "a b"), "expected letters, digits"), (("--add", "secrets"), "give its name with --name")],
+)
+def test_a_secret_without_a_valid_name_is_not_made(run: Run, words: tuple[str, ...], expected: str) -> None:
+    done = run("secret", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr
+
+
+def test_every_responder_names_the_invalid_line_of_its_file(program: Program, tmp_path: Path) -> None:
+    path = written(tmp_path / "secrets", f"# all\n{whydrop.new_secret(name='alice')}\nbob\n")
+    done = ended(program, "--secret-file", str(path), "--listen", "127.0.0.1", "--port", "0")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(f"whydrop: {path}, line 3: expected a name and a secret")
+
+
+def test_a_client_with_several_secrets_is_refused(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "secrets", f"{whydrop.new_secret(name='a')}\n{whydrop.new_secret(name='b')}\n")
+    done = run("run", "tcp_1up", "--to", "127.0.0.1:9", "--secret-file", path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{path}, line 2: a further secret" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_client_is_refused_from_the_removal_of_its_line_on(run: Run, program: Program, tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    for name in ("alice", "bob"):
+        whydrop.new_secret(tmp_path / name, name=name, add_to=secrets)
+
+    def served(name: str) -> subprocess.CompletedProcess[str]:
+        return run(
+            "run", "tcp_1up", "--to", far.place, "--secret-file", tmp_path / name, "--duration", "1s",
+            "--set", "delay=0", "--output", tmp_path, "--no-plot",
+        )  # fmt: skip
+
+    with responder("--secret-file", str(secrets), program=program) as far:
+        assert served("bob").returncode == 0
+        written(tmp_path / "new", (tmp_path / "alice").read_text()).rename(secrets)
+        wait_until(lambda: served("bob").returncode == 1)
+        assert "does not know this secret of bob" in served("bob").stderr
+        assert served("alice").returncode == 0
 
 
 def test_a_file_that_exists_is_kept_and_the_answer_says_what_to_do(run: Run, tmp_path: Path) -> None:

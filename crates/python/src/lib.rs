@@ -59,6 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(host::host_metadata_after, module)?)?;
     module.add_function(wrap_pyfunction!(host::queue_counters, module)?)?;
     module.add_class::<traffic::TrafficTest>()?;
+    module.add_class::<traffic::Keyring>()?;
     module.add_class::<traffic::Responder>()?;
     #[cfg(debug_assertions)]
     {

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use whydrop_traffic::client::{Host, Planned, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::FlowSpec;
+use whydrop_traffic::keyring::Keyring as Secrets;
 use whydrop_traffic::local_end::LocalEnd;
+use whydrop_traffic::name::Name;
 use whydrop_traffic::responder::{Config, Describe, Limits, Responder as Serving};
 use whydrop_traffic::sample::Ending;
 use whydrop_traffic::secret::{self, Secret};
@@ -60,7 +62,6 @@ struct PlannedConfig {
 struct ResponderConfig {
     addresses: Vec<IpAddr>,
     port: Option<u16>,
-    secret: Option<String>,
     max_sessions: Option<usize>,
     max_duration_s: Option<f64>,
     max_rate_bps: Option<f64>,
@@ -252,9 +253,15 @@ pub fn shared_secret(
     path: Option<PathBuf>,
 ) -> PyResult<(Option<String>, Option<String>)> {
     // A pipe may be empty for a while.
-    match py.detach(|| secret_file::shared_secret(path.as_deref())) {
-        Ok(secret) => Ok((secret, None)),
+    refusable(py.detach(|| secret_file::shared_secret(path.as_deref())))
+}
+
+/// The value or the reason for which the file is refused; raises other errors.
+fn refusable<T>(read: Result<Option<T>, FileError>) -> PyResult<(Option<T>, Option<String>)> {
+    match read {
+        Ok(found) => Ok((found, None)),
         Err(FileError::Refused(message)) => Ok((None, Some(message))),
+        Err(FileError::Invalid(message)) => Err(TrafficError::new_err(message)),
         Err(
             ref error @ FileError::Unreadable {
                 ref path,
@@ -267,10 +274,58 @@ pub fn shared_secret(
     }
 }
 
-/// A random secret, to be given to a responder and its clients.
+/// The secrets that a responder accepts; for one responder.
+#[pyclass(frozen, module = "whydrop._core")]
+pub struct Keyring(Mutex<Option<Secrets>>);
+
+#[pymethods]
+impl Keyring {
+    /// Reads a text with one secret, or with a name and a secret in each line.
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<Keyring> {
+        let secrets = py.detach(|| Secrets::new(text));
+        let secrets = secrets.map_err(TrafficError::new_err)?;
+        Ok(Keyring(Mutex::new(Some(secrets))))
+    }
+
+    /// Reads the secrets in a file or in the environment; returns them, or the reason for which the file is refused.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: Option<PathBuf>) -> PyResult<(Option<Keyring>, Option<String>)> {
+        let read = py.detach(|| Secrets::read(path.as_deref()));
+        refusable(read.map(|found| found.map(|secrets| Keyring(Mutex::new(Some(secrets))))))
+    }
+
+    /// The clients that are served, in words.
+    fn clients(&self) -> String {
+        let secrets = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        secrets.as_ref().map_or_else(String::new, Secrets::clients)
+    }
+}
+
+impl Keyring {
+    fn take(&self) -> PyResult<Secrets> {
+        let mut secrets = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        secrets
+            .take()
+            .ok_or_else(|| PyValueError::new_err("another responder has this keyring"))
+    }
+}
+
+/// A random secret, to be given to a responder and its clients; with a name that of one client.
 #[pyfunction]
-pub fn new_secret() -> String {
-    secret::random()
+#[pyo3(signature = (name = None))]
+pub fn new_secret(name: Option<&str>) -> PyResult<String> {
+    let Some(name) = name else {
+        return Ok(secret::random());
+    };
+    let name = Name::new(name).map_err(TrafficError::new_err)?;
+    Ok(format!("{name} {}", secret::random()))
 }
 
 /// A responder bound to its port; `run` serves until `stop`.
@@ -285,14 +340,18 @@ pub struct Responder {
 impl Responder {
     /// `describe(address)` gives this host's metadata as JSON; it is called from other threads.
     #[new]
-    #[pyo3(signature = (config, describe = None))]
-    fn new(py: Python<'_>, config: &str, describe: Option<Py<PyAny>>) -> PyResult<Responder> {
+    #[pyo3(signature = (config, keyring = None, describe = None))]
+    fn new(
+        config: &str,
+        keyring: Option<&Keyring>,
+        describe: Option<Py<PyAny>>,
+    ) -> PyResult<Responder> {
         let config: ResponderConfig = serde_json::from_str(config)
             .map_err(|error| PyValueError::new_err(format!("the responder's options: {error}")))?;
         let raised = std::sync::Arc::new(Mutex::new(None));
-        let secret = py.detach(|| config.secret.as_deref().map(stretched).transpose())?;
+        let keyring = keyring.map(Keyring::take).transpose()?;
         let limits = Limits::with(
-            secret.is_none(),
+            keyring.is_none(),
             config.max_sessions,
             config.max_duration_s,
             config.max_rate_bps,
@@ -302,7 +361,7 @@ impl Responder {
             port: config
                 .port
                 .unwrap_or(whydrop_traffic::responder::DEFAULT_PORT),
-            secret,
+            keyring,
             limits,
             describe: describe.map(|call| described_by(call, raised.clone())),
             metrics: config.metrics,

@@ -13,9 +13,9 @@ use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 use whydrop_traffic::clock;
+use whydrop_traffic::keyring::Keyring;
 use whydrop_traffic::responder::{Config, Describe, Responder};
-use whydrop_traffic::secret::Secret;
-use whydrop_traffic::secret_file::{self, FileError};
+use whydrop_traffic::secret_file::FileError;
 use whydrop_traffic::stop::Stop;
 
 use arguments::{Arguments, Request};
@@ -51,7 +51,7 @@ impl From<FileError> for Failure {
     fn from(error: FileError) -> Failure {
         let status = match error {
             FileError::Refused(_) => USAGE,
-            FileError::Unreadable { .. } => 1,
+            FileError::Invalid(_) | FileError::Unreadable { .. } => 1,
         };
         Failure {
             lines: format!("whydrop: {error}"),
@@ -85,17 +85,16 @@ fn ended(result: Result<(), Failure>) -> ExitCode {
 
 fn serve(arguments: Arguments) -> Result<(), Failure> {
     let signals = blocked_signals().map_err(Failure::other)?;
-    let secret = secret(&arguments)?;
-    let clients = if arguments.open {
-        "everyone, within limits"
-    } else {
-        "clients with the secret"
+    let keyring = keyring(&arguments)?;
+    let clients = match &keyring {
+        None => "everyone, within limits".to_owned(),
+        Some(keyring) => keyring.clients(),
     };
     let responder = Responder::bind(Config {
         limits: arguments.limits(),
         addresses: arguments.addresses,
         port: arguments.port,
-        secret,
+        keyring,
         describe: arguments
             .metadata
             .then(|| Box::new(whydrop_host::described) as Describe),
@@ -126,19 +125,16 @@ fn report_notes(responder: &Responder, stop: &Stop) {
     }
 }
 
-fn secret(arguments: &Arguments) -> Result<Option<Secret>, Failure> {
+fn keyring(arguments: &Arguments) -> Result<Option<Keyring>, Failure> {
     if arguments.open {
         return Ok(None);
     }
-    let text = secret_file::shared_secret(arguments.secret_file.as_deref())?;
-    let text = text.ok_or_else(|| {
+    let keyring = Keyring::read(arguments.secret_file.as_deref())?;
+    keyring.map(Some).ok_or_else(|| {
         Failure::usage(
             "Give --secret-file FILE (or set WHYDROP_SECRET), or --open to serve everyone.",
         )
-    })?;
-    Secret::new(text.as_bytes())
-        .map(Some)
-        .map_err(Failure::other)
+    })
 }
 
 /// Blocks the signals that stop a responder: SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP stays ignored (nohup).

@@ -24,8 +24,8 @@ impl SessionKeys {
     /// Derives the keys from the responder's seed and the hash of the control channel's handshake.
     pub fn derive(seed: &Bytes32, handshake: &Bytes32) -> SessionKeys {
         SessionKeys {
-            udp: mac(seed, &[b"whydrop 4 UDP", handshake]),
-            data: mac(seed, &[b"whydrop 4 data connections", handshake]),
+            udp: mac(seed, &[b"whydrop 5 UDP", handshake]),
+            data: mac(seed, &[b"whydrop 5 data connections", handshake]),
         }
     }
 }
@@ -41,8 +41,8 @@ pub enum Role {
 /// neither be replayed, nor serve as that of the other end.
 pub fn prove(key: &Bytes32, role: Role, client_hello: &[u8], responder_hello: &[u8]) -> Bytes32 {
     let label: &[u8] = match role {
-        Role::Client => b"whydrop 4 client proof",
-        Role::Responder => b"whydrop 4 responder proof",
+        Role::Client => b"whydrop 5 client proof",
+        Role::Responder => b"whydrop 5 responder proof",
     };
     mac(key, &[label, client_hello, responder_hello])
 }

@@ -11,8 +11,8 @@ use crate::hello::{
 use crate::noise::{self, Cipher, Mode};
 use crate::secret::Secret;
 
-/// The version before this one, the responders of which close the connection of a client of this one.
-const EARLIER_VERSION: u8 = 3;
+/// The last version with responders that close the connection of a client of another one. Later ones answer it.
+const CLOSING_VERSION: u8 = 3;
 
 /// A control channel after its handshake.
 pub struct Opened {
@@ -31,12 +31,10 @@ pub fn control(stream: &mut (impl Read + Write), secret: Option<&Secret>) -> io:
     stream.write_all(&ClientHello { purpose, opening }.encode())?;
     let (responder, _) = greeted(stream)?;
     let cipher = begun.finish(&responder.opening).ok_or_else(|| {
-        refuse(match secret {
-            Some(_) => {
-                "the responder does not know this secret: the two ends have different ones, or it is not the \
-                 intended responder"
-            }
-            None => "the responder's handshake is invalid: it is faulty, or was altered in transit",
+        refuse(&match secret {
+            Some(secret) => unknown_secret(secret),
+            None => "the responder's handshake is invalid: it is faulty, or was altered in transit"
+                .to_owned(),
         })
     })?;
     stream.write_all(&cipher.seal(0, &[])?)?;
@@ -127,7 +125,7 @@ fn greeted(stream: &mut impl Read) -> io::Result<(ResponderHello, [u8; RESPONDER
 /// `None` if it is not an earlier one.
 pub fn version(stream: &mut (impl Read + Write)) -> Option<u8> {
     stream
-        .write_all(&hello::hello_of_version(EARLIER_VERSION))
+        .write_all(&hello::hello_of_version(CLOSING_VERSION))
         .ok()?;
     let mut bytes = [0; 8];
     stream.read_exact(&mut bytes).ok()?;
@@ -144,6 +142,19 @@ pub fn other_version(version: u8) -> io::Error {
 
 fn refuse(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, message)
+}
+
+fn unknown_secret(secret: &Secret) -> String {
+    let name = secret.name();
+    let of = if name.is_empty() {
+        String::new()
+    } else {
+        format!(" of {name}")
+    };
+    format!(
+        "the responder does not know this secret{of}: the two ends have different ones, or it is not the intended \
+         responder"
+    )
 }
 
 fn unknown(status: u8) -> io::Error {

@@ -1,15 +1,19 @@
 //! The first bytes of every TCP connection to a responder.
 //!
 //! ```text
-//! client    -> responder   hello, 96 bytes: magic 8, purpose 1, mode 1, zero 2, flow 4, session 8, opening 72
+//! client    -> responder   hello, 96 bytes, for a control channel:
+//!                              magic 8, purpose 1 (0), mode 1, zero 6, name of the secret 32, opening 48
+//!                          for the data of a flow:
+//!                              magic 8, purpose 1 (1), zero 3, flow 4, session 8, zero 24, opening 48
 //! responder -> client      hello, 64 bytes: magic 8, greeting 1, zero 7, opening 48
 //! client    -> responder   proof, 16 bytes (control) or 32 bytes (data)
 //! responder -> client      answer, 49 bytes (control) or 33 bytes (data)
 //! ```
 //!
-//! Numbers are big-endian. On a control channel the openings are the two messages of a [`noise`](crate::noise)
-//! handshake, of which the first [`BOUND_BYTES`] bytes of the client's hello are the prologue. The proof is an empty
-//! message of the channel, the answer a message with a status and the seed of the session's keys.
+//! Numbers are big-endian, names and openings padded with zeros. A secret without a name has an empty one. On a control
+//! channel the openings are the two messages of a [`noise`](crate::noise) handshake, of which the first [`BOUND_BYTES`]
+//! bytes of the client's hello are the prologue. The proof is an empty message of the channel, the answer a message
+//! with a status and the seed of the session's keys.
 //!
 //! Connections for a flow's data prove that they know a key of their session: the openings are nonces of 32 bytes, the
 //! proof is a MAC over both hellos, and the answer is a status and a MAC.
@@ -18,12 +22,13 @@
 //! that two ends of different versions can say so.
 
 use crate::auth::Bytes32;
+use crate::name::{NAME_BYTES, Name};
 use crate::noise::{Mode, SECOND_BYTES, TAG_BYTES};
 
 pub const CLIENT_HELLO_BYTES: usize = 96;
 pub const RESPONDER_HELLO_BYTES: usize = 64;
 /// The beginning of the client's hello that the handshake authenticates.
-pub const BOUND_BYTES: usize = 24;
+pub const BOUND_BYTES: usize = PLACE_OF_NAME + NAME_BYTES;
 /// Of a control channel.
 pub const PROOF_BYTES: usize = TAG_BYTES;
 /// Of a control channel.
@@ -33,10 +38,11 @@ pub const DATA_PROOF_BYTES: usize = 32;
 /// Of a connection for data.
 pub const DATA_ANSWER_BYTES: usize = 33;
 
+const PLACE_OF_NAME: usize = 16;
 const CLIENT_OPENING_BYTES: usize = CLIENT_HELLO_BYTES - BOUND_BYTES;
 
 /// The version of the protocol.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 const NAME: &[u8; 7] = b"whydrop";
 
 /// The purpose of a connection.
@@ -130,7 +136,11 @@ pub fn beginning(purpose: Purpose) -> [u8; BOUND_BYTES] {
     let mut bytes = [0; BOUND_BYTES];
     bytes[..8].copy_from_slice(&magic(VERSION));
     match purpose {
-        Purpose::Control(mode) => bytes[9] = u8::from(mode == Mode::Secret),
+        Purpose::Control(Mode::Open) => {}
+        Purpose::Control(Mode::Secret(name)) => {
+            bytes[9] = 1;
+            bytes[PLACE_OF_NAME..].copy_from_slice(name.bytes());
+        }
         Purpose::Data { session, flow } => {
             bytes[8] = 1;
             bytes[12..16].copy_from_slice(&flow.to_be_bytes());
@@ -157,7 +167,10 @@ impl ClientHello {
         let session = u64::from_be_bytes(array(&start[16..24]));
         let purpose = match start[8..10] {
             [0, 0] => Purpose::Control(Mode::Open),
-            [0, 1] => Purpose::Control(Mode::Secret),
+            [0, 1] => {
+                let name = Name::decode(array(&start[PLACE_OF_NAME..]));
+                Purpose::Control(Mode::Secret(name.ok_or(HelloError::Malformed)?))
+            }
             [1, 0] => Purpose::Data { session, flow },
             _ => return Err(HelloError::Malformed),
         };
@@ -238,12 +251,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_hello_is_read_back_as_it_was_written(
-            session: u64, flow: u32, opening: [u8; SECOND_BYTES], kind in 0..3,
+            session: u64, flow: u32, opening: [u8; SECOND_BYTES], name in "[-_.A-Za-z0-9]{1,32}", kind in 0..4,
         ) {
             let purpose = match kind {
                 0 => Purpose::Data { session, flow },
                 1 => Purpose::Control(Mode::Open),
-                _ => Purpose::Control(Mode::Secret),
+                2 => Purpose::Control(Mode::Secret(Name::default())),
+                _ => Purpose::Control(Mode::Secret(Name::new(&name).unwrap())),
             };
             let opening = opening[..purpose.opening_bytes()].to_vec();
             let hello = ClientHello { purpose, opening };
@@ -279,7 +293,7 @@ mod tests {
             opening: vec![7; Mode::Open.first_bytes()],
         };
         let bytes = hello.encode();
-        for place in (10..24).chain(24 + 32..CLIENT_HELLO_BYTES) {
+        for place in (10..48).chain(48 + 32..CLIENT_HELLO_BYTES) {
             let mut changed = bytes;
             changed[place] = 1;
             assert_eq!(ClientHello::decode(&changed), Err(HelloError::Malformed));

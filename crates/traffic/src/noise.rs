@@ -3,8 +3,8 @@
 //!
 //! With a secret the pattern is NNpsk2: the responder proves that it knows the secret in the second message, the client
 //! with its first message after the handshake. An open responder uses NN, which encrypts but proves no identity. The
-//! prologue of both is the beginning of the client's hello, so no one in between can change the version, the purpose
-//! or the mode of a connection.
+//! prologue of both is the beginning of the client's hello, so no one in between can change the version, the purpose,
+//! the mode or the name of the secret.
 
 use std::io;
 
@@ -12,6 +12,7 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::auth::Bytes32;
+use crate::name::Name;
 use crate::secret::Secret;
 
 /// How a control channel is authenticated.
@@ -19,15 +20,15 @@ use crate::secret::Secret;
 pub enum Mode {
     /// Not at all.
     Open,
-    /// By a secret that both ends know.
-    Secret,
+    /// By a secret that both ends know, which has this name.
+    Secret(Name),
 }
 
 impl Mode {
     /// The mode of an end that has this secret, or none.
     pub fn of(secret: Option<&Secret>) -> Mode {
         match secret {
-            Some(_) => Mode::Secret,
+            Some(secret) => Mode::Secret(secret.name()),
             None => Mode::Open,
         }
     }
@@ -35,7 +36,7 @@ impl Mode {
     fn pattern(self) -> NoiseParams {
         let name = match self {
             Mode::Open => "Noise_NN_25519_ChaChaPoly_SHA256",
-            Mode::Secret => "Noise_NNpsk2_25519_ChaChaPoly_SHA256",
+            Mode::Secret(_) => "Noise_NNpsk2_25519_ChaChaPoly_SHA256",
         };
         name.parse().expect("the name of a pattern is valid")
     }
@@ -44,7 +45,7 @@ impl Mode {
     pub fn first_bytes(self) -> usize {
         match self {
             Mode::Open => 32,
-            Mode::Secret => 32 + TAG_BYTES,
+            Mode::Secret(_) => 32 + TAG_BYTES,
         }
     }
 }
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     fn secret(byte: u8) -> Option<Secret> {
-        Some(Secret::of_key([byte; 32]))
+        Some(Secret::of_key(Name::default(), [byte; 32]))
     }
 
     fn talk(client: Option<&Secret>, responder: Option<&Secret>) -> Option<(Cipher, Cipher)> {

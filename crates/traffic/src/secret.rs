@@ -1,12 +1,15 @@
-//! The secret that a responder and its clients share: random by making, refused where it is weak, and stretched.
+//! The secret that a responder and a client share: random by making, or chosen, and then refused where it is weak and
+//! stretched.
 //!
-//! A client that does not know the secret gets one answer of the responder with which it can try secrets offline.
-//! Each trial costs what [`Secret::new`] costs: 32 MiB of memory, three times.
+//! A client that does not know the secret gets one answer of the responder with which it can try secrets offline. A
+//! secret made by [`random`] has too many possible values for that. For others, each trial costs what [`Secret::new`]
+//! costs: 32 MiB of memory, three times.
 
 use scrypt::{Params, scrypt};
 use sha2::{Digest, Sha256};
 
 use crate::auth::Bytes32;
+use crate::name::Name;
 
 /// Shorter secrets are refused.
 const SHORTEST_BYTES: usize = 16;
@@ -23,45 +26,78 @@ const CHECK_CHARACTERS: usize = 4;
 /// Parameters of scrypt (RFC 7914), of the Password Storage Cheat Sheet of OWASP: N = 2^15, r = 8, p = 3.
 const STRETCHING: (u8, u32, u32) = (15, 8, 3);
 /// Both ends must get the same key from the same text, so the salt is one for all.
-const SALT: &[u8] = b"whydrop 4 secret";
+const SALT: &[u8] = b"whydrop 5 secret";
 
 const ADVICE: &str = "make a good one with: whydrop secret -o FILE";
 
-/// The key that both ends know; never shown.
+/// The key that both ends know, which is never shown, and its name.
 #[derive(Clone)]
-pub struct Secret(Bytes32);
+pub struct Secret {
+    name: Name,
+    key: Bytes32,
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Secret(..)")
+        write!(formatter, "Secret({}..)", self.name)
     }
 }
 
 impl Secret {
-    /// Checks the text of a secret, and stretches it, which takes some tenths of a second. White space around it is
-    /// ignored.
+    /// Reads a line with a secret, or with a name and a secret made by [`random`], and checks it. White space around
+    /// it is ignored. A secret that was not made is stretched, which takes some tenths of a second.
     ///
     /// # Errors
-    /// A message if the secret is too weak, or is not as it was made.
-    pub fn new(text: &[u8]) -> Result<Secret, String> {
-        let text = text.trim_ascii();
+    /// A message if the secret is too weak or not as it was made, or the name is invalid.
+    pub fn new(line: &[u8]) -> Result<Secret, String> {
+        let line = line.trim_ascii();
+        let (name, text) = match named(line) {
+            Some((name, text)) => (Name::new(&String::from_utf8_lossy(name))?, text),
+            None => (Name::default(), line),
+        };
         check(text)?;
-        let (log_n, r, p) = STRETCHING;
-        let mut key = [0; 32];
-        let params = Params::new(log_n, r, p, key.len()).expect("the parameters are valid");
-        scrypt(text, SALT, &params, &mut key).expect("the key has a valid length");
-        Ok(Secret(key))
+        let key = if text.starts_with(PREFIX.as_bytes()) {
+            Sha256::digest([SALT, text].concat()).into()
+        } else {
+            stretched(text)
+        };
+        Ok(Secret { name, key })
+    }
+
+    pub fn name(&self) -> Name {
+        self.name
     }
 
     pub(crate) fn key(&self) -> &Bytes32 {
-        &self.0
+        &self.key
     }
 
-    /// A secret for tests, without the time that stretching takes.
-    #[cfg(test)]
-    pub(crate) fn of_key(key: Bytes32) -> Secret {
-        Secret(key)
+    /// A secret with a name and a key.
+    pub(crate) fn of_key(name: Name, key: Bytes32) -> Secret {
+        Secret { name, key }
     }
+}
+
+/// Splits a line with a name and a secret that was made. In other secrets the first word could be a part of the secret,
+/// and names are sent unencrypted.
+fn named(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = line.iter().position(u8::is_ascii_whitespace)?;
+    let (name, rest) = line.split_at(end);
+    let text = rest.trim_ascii();
+    text.starts_with(PREFIX.as_bytes()).then_some((name, text))
+}
+
+/// True for a line with a name and a secret that was made.
+pub(crate) fn has_name(line: &[u8]) -> bool {
+    named(line).is_some()
+}
+
+fn stretched(text: &[u8]) -> Bytes32 {
+    let (log_n, r, p) = STRETCHING;
+    let mut key = [0; 32];
+    let params = Params::new(log_n, r, p, key.len()).expect("the parameters are valid");
+    scrypt(text, SALT, &params, &mut key).expect("the key has a valid length");
+    key
 }
 
 /// Makes a random secret of 160 bits, with characters that show a typing mistake.
@@ -198,7 +234,26 @@ mod tests {
     }
 
     #[test]
+    fn a_made_secret_may_have_a_name_before_it() {
+        let made = random();
+        let bare = Secret::new(made.as_bytes()).unwrap();
+        assert!(bare.name().is_empty());
+        let named = Secret::new(format!(" alice \t{made}\r\n").as_bytes()).unwrap();
+        assert_eq!(named.name(), Name::new("alice").unwrap());
+        assert_eq!(named.key(), bare.key());
+        let message = Secret::new(format!("al/ice {made}").as_bytes()).unwrap_err();
+        assert!(message.contains("the name 'al/ice'"), "{message}");
+    }
+
+    #[test]
+    fn the_first_word_of_a_chosen_secret_is_no_name() {
+        let chosen = Secret::new(b"alice a secret of some length").unwrap();
+        assert!(chosen.name().is_empty());
+    }
+
+    #[test]
     fn a_secret_is_not_shown_when_it_is_printed_for_debugging() {
-        assert_eq!(format!("{:?}", Secret::of_key([7; 32])), "Secret(..)");
+        let secret = Secret::of_key(Name::new("alice").unwrap(), [7; 32]);
+        assert_eq!(format!("{secret:?}"), "Secret(alice..)");
     }
 }

@@ -1,4 +1,4 @@
-//! The file or variable from which a secret is read, and the refusal of a file that others can read or change.
+//! The file or variable from which secrets are read, and the refusal of a file that others can read or change.
 
 use std::env;
 use std::fmt;
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "WHYDROP_SECRET";
 const FILE_VARIABLE: &str = "WHYDROP_SECRET_FILE";
-const LARGEST_BYTES: usize = 4096;
+/// Room for some 800 secrets with names.
+const LARGEST_BYTES: usize = 64 << 10;
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -18,6 +19,8 @@ const PERMISSIONS: u32 = 0o7777;
 pub enum FileError {
     /// It is not safe, or is no text; the message says what to do.
     Refused(String),
+    /// A line has no valid secret; the message names the line.
+    Invalid(String),
     /// It cannot be read.
     Unreadable { path: PathBuf, reason: io::Error },
 }
@@ -26,7 +29,7 @@ impl FileError {
     /// The words for this error; those of an unreadable file do not name it.
     pub fn words(&self) -> String {
         match self {
-            FileError::Refused(message) => message.clone(),
+            FileError::Refused(message) | FileError::Invalid(message) => message.clone(),
             FileError::Unreadable { reason, .. } => {
                 let words = reason.to_string();
                 let words = words.split(" (os error").next().unwrap_or(&words);
@@ -47,29 +50,111 @@ impl fmt::Display for FileError {
     }
 }
 
-/// Reads the secret in a file; without one that of `WHYDROP_SECRET_FILE`, or `WHYDROP_SECRET` itself.
-///
-/// # Errors
-/// The file cannot be read, others can read or change it, or it has no secret.
-pub fn shared_secret(path: Option<&Path>) -> Result<Option<String>, FileError> {
-    let named = || {
-        env::var_os(FILE_VARIABLE)
-            .filter(|name| !name.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(path) = path.map(Path::to_path_buf).or_else(named) {
-        return read(&path).map(Some);
-    }
-    let text = env::var_os(VARIABLE).unwrap_or_default();
-    let text = text.to_string_lossy().trim().to_owned();
-    Ok(Some(text).filter(|text| !text.is_empty()))
+/// A place of secrets.
+pub enum Place {
+    File(PathBuf),
+    /// The text of the variable itself.
+    Variable(String),
 }
 
-/// Reads the secret in a file.
+impl Place {
+    /// Returns this file; without one that of `WHYDROP_SECRET_FILE`, or `WHYDROP_SECRET` itself.
+    pub fn find(path: Option<&Path>) -> Option<Place> {
+        let named = || {
+            env::var_os(FILE_VARIABLE)
+                .filter(|name| !name.is_empty())
+                .map(PathBuf::from)
+        };
+        if let Some(path) = path.map(Path::to_path_buf).or_else(named) {
+            return Some(Place::File(path));
+        }
+        let text = env::var_os(VARIABLE)?.to_string_lossy().into_owned();
+        lines(&text).next()?;
+        Some(Place::Variable(text))
+    }
+
+    /// # Errors
+    /// The file cannot be read, others can read or change it, or it has no secret.
+    pub fn read(&self) -> Result<Content, FileError> {
+        match self {
+            Place::File(path) => read(path),
+            Place::Variable(text) => Ok(Content {
+                text: text.clone(),
+                state: None,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(path) => path.display().fmt(formatter),
+            Place::Variable(_) => formatter.write_str(VARIABLE),
+        }
+    }
+}
+
+/// The text of a place.
+#[derive(Debug)]
+pub struct Content {
+    pub text: String,
+    /// `None`: not of a regular file.
+    pub state: Option<FileState>,
+}
+
+/// Facts that change when a file is written, replaced, or gets another mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    inode: (u64, u64),
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl FileState {
+    fn of(metadata: &Metadata) -> Option<FileState> {
+        metadata.is_file().then(|| FileState {
+            inode: (metadata.dev(), metadata.ino()),
+            bytes: metadata.size(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// The state now; `None` if there is no such file.
+    pub fn now(path: &Path) -> Option<FileState> {
+        FileState::of(&std::fs::metadata(path).ok()?)
+    }
+}
+
+/// The lines with secrets, with their numbers: not the empty ones, and not the comments, which begin with `#`.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(place, line)| (place + 1, line.trim_ascii()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Reads the secret of a client from this file; without one from that of `WHYDROP_SECRET_FILE`, or from
+/// `WHYDROP_SECRET` itself. It may have a name before it.
 ///
 /// # Errors
-/// As for [`shared_secret`].
-pub fn read(path: &Path) -> Result<String, FileError> {
+/// As for [`Place::read`], or there are several secrets.
+pub fn shared_secret(path: Option<&Path>) -> Result<Option<String>, FileError> {
+    let Some(place) = Place::find(path) else {
+        return Ok(None);
+    };
+    let text = place.read()?.text;
+    let found: Vec<_> = lines(&text).collect();
+    if let &[_, (number, _), ..] = found.as_slice() {
+        return Err(FileError::Refused(format!(
+            "{place}, line {number}: a further secret; expected one: the file with all of them is for the responder, and \
+             each client has its own line in a file of its own"
+        )));
+    }
+    Ok(found.first().map(|(_, line)| (*line).to_owned()))
+}
+
+fn read(path: &Path) -> Result<Content, FileError> {
     let unreadable = |reason| FileError::Unreadable {
         path: path.to_path_buf(),
         reason,
@@ -94,11 +179,13 @@ pub fn read(path: &Path) -> Result<String, FileError> {
         return Err(refused(format!("more than {LARGEST_BYTES} bytes")));
     }
     let text = String::from_utf8(content).map_err(|_| refused("not UTF-8 text".to_owned()))?;
-    let text = text.trim();
-    if text.is_empty() {
+    if lines(&text).next().is_none() {
         return Err(refused("holds no secret".to_owned()));
     }
-    Ok(text.to_owned())
+    Ok(Content {
+        text,
+        state: FileState::of(&metadata),
+    })
 }
 
 /// Refuses a regular file that others can read or change.
@@ -157,7 +244,7 @@ mod tests {
         }
     }
 
-    fn refusal(result: Result<String, FileError>) -> String {
+    fn refusal<T: fmt::Debug>(result: Result<T, FileError>) -> String {
         match result {
             Err(FileError::Refused(message)) => message,
             other => panic!("{other:?}"),
@@ -176,7 +263,7 @@ mod tests {
             assert!(message.contains(&format!("mode {mode:04o}")), "{message}");
         }
         let file = Written::new("closed", GOOD.as_bytes(), 0o400);
-        assert_eq!(read(&file.0).unwrap(), GOOD);
+        assert_eq!(read(&file.0).unwrap().text, GOOD);
     }
 
     #[test]
@@ -194,8 +281,9 @@ mod tests {
     fn a_file_without_a_secret_is_refused_with_the_command_that_makes_one() {
         for (name, content) in [
             ("binary", vec![0xff; 20]),
-            ("large", vec![b'a'; 5000]),
+            ("large", vec![b'a'; 70_000]),
             ("empty", b" \n".to_vec()),
+            ("comment", b"# alice\n".to_vec()),
         ] {
             let file = Written::new(name, &content, 0o600);
             assert!(refusal(read(&file.0)).contains("whydrop secret -o '"));
@@ -207,6 +295,19 @@ mod tests {
         let message = read(Path::new("/no/such/file")).unwrap_err().to_string();
         let expected = "/no/such/file: No such file or directory; expected";
         assert!(message.starts_with(expected), "{message}");
+    }
+
+    #[test]
+    fn a_client_has_one_secret_with_or_without_comments_and_white_space_around_it() {
+        let one = Written::new(
+            "one",
+            format!("# of alice\n\n \t{GOOD} \r\n").as_bytes(),
+            0o600,
+        );
+        assert_eq!(shared_secret(Some(&one.0)).unwrap().as_deref(), Some(GOOD));
+        let many = Written::new("many", format!("{GOOD}\n\n{GOOD}\n").as_bytes(), 0o600);
+        let message = refusal(shared_secret(Some(&many.0)));
+        assert!(message.contains("line 3: a further secret"), "{message}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use whydrop_traffic::client::{Host, Planned, Taken, Test};
 use whydrop_traffic::clock;
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
 use whydrop_traffic::handshake;
+use whydrop_traffic::keyring::Keyring;
 use whydrop_traffic::local_end::LocalEnd;
 use whydrop_traffic::message::{Reply, Request};
 use whydrop_traffic::responder::{Config, Limits, Responder};
@@ -22,7 +23,7 @@ use whydrop_traffic::secret::Secret;
 use whydrop_traffic::stop::Stop;
 use whydrop_traffic::udp::{self, FarSide, Link};
 
-const SECRET: &[u8] = b"a secret of some length";
+const SECRET: &str = "a secret of some length";
 /// Longer than any test takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -32,12 +33,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(secret: Option<&[u8]>, limits: Limits) -> Running {
+    fn start(secret: Option<&str>, limits: Limits) -> Running {
         let responder = Arc::new(
             Responder::bind(Config {
                 addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 port: 0,
-                secret: secret.map(|text| Secret::new(text).unwrap()),
+                keyring: secret.map(|text| Keyring::new(text).unwrap()),
                 limits,
                 describe: Some(Box::new(|from| format!("{{\"asked_from\": \"{from}\"}}"))),
                 metrics: None,
@@ -218,7 +219,7 @@ fn the_intervals_of_a_flow_follow_each_other_without_gaps_at_either_receiver() {
 fn probes_are_answered_while_flows_run_and_measure_delays_in_each_direction() {
     let running = Running::start(Some(SECRET), Limits::authenticated());
     let host = Host {
-        secret: Some(Secret::new(SECRET).unwrap()),
+        secret: Some(Secret::new(SECRET.as_bytes()).unwrap()),
         ..running.host()
     };
     let probe = FlowSpec {

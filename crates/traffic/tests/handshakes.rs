@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,12 +14,14 @@ use whydrop_traffic::client::{Host, Planned, Test};
 use whydrop_traffic::flow::{Direction, FlowSpec, Kind};
 use whydrop_traffic::handshake;
 use whydrop_traffic::hello::{self, ClientHello, Purpose, RESPONDER_HELLO_BYTES};
+use whydrop_traffic::keyring::Keyring;
+use whydrop_traffic::name::Name;
 use whydrop_traffic::noise::{self, Mode};
 use whydrop_traffic::responder::{Config, Limits, Responder, Statistics};
 use whydrop_traffic::sample::{Ending, Interval};
-use whydrop_traffic::secret::Secret;
+use whydrop_traffic::secret::{self, Secret};
 
-const SECRET: &[u8] = b"a secret of some length";
+const SECRET: &str = "a secret of some length";
 /// Longer than anything takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The rate of a legal test beside hostile handshakes.
@@ -29,15 +33,21 @@ struct Running {
 }
 
 impl Running {
-    fn start(secret: Option<&Secret>) -> Running {
-        let limits = match secret {
-            Some(_) => Limits::authenticated(),
-            None => Limits::open(),
-        };
+    fn open() -> Running {
+        Running::with(None, Limits::open())
+    }
+
+    /// A responder that accepts the secrets in a text.
+    fn start(secrets: &str) -> Running {
+        let keyring = Keyring::new(secrets).unwrap();
+        Running::with(Some(keyring), Limits::authenticated())
+    }
+
+    fn with(keyring: Option<Keyring>, limits: Limits) -> Running {
         let config = Config {
             addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             port: 0,
-            secret: secret.cloned(),
+            keyring,
             limits,
             describe: None,
             metrics: None,
@@ -93,7 +103,7 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn secret() -> Secret {
-    Secret::new(SECRET).unwrap()
+    Secret::new(SECRET.as_bytes()).unwrap()
 }
 
 fn prepare(host: &Host, duration_s: f64) -> std::io::Result<Test> {
@@ -141,17 +151,17 @@ fn listening(serve: impl Fn(TcpStream) + Send + 'static) -> Host {
 
 #[test]
 fn a_client_of_an_earlier_version_gets_a_whole_hello_with_the_version_of_the_responder() {
-    let running = Running::start(None);
-    for version in [1, 3, 5] {
+    let running = Running::open();
+    for version in [1, 3, 4, 6] {
         let mut stream = running.connect();
         stream.write_all(&hello::hello_of_version(version)).unwrap();
         let mut answer = Vec::new();
         // Version 3 reads 48 bytes. The end comes without an error, so none of them is lost on any system.
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.len() >= 48);
-        assert!(answer.starts_with(b"whydrop\x04"));
+        assert!(answer.starts_with(b"whydrop\x05"));
     }
-    assert_eq!(running.statistics().foreign, 3);
+    assert_eq!(running.statistics().foreign, 4);
 }
 
 #[test]
@@ -169,14 +179,14 @@ fn a_responder_of_another_version_is_named_with_the_end_to_update() {
     });
     let message = refusal(&earlier);
     assert!(message.contains("version 3 of the protocol"), "{message}");
-    assert!(message.contains("this program version 4"), "{message}");
+    assert!(message.contains("this program version 5"), "{message}");
     assert!(message.contains("update whydrop there"), "{message}");
     let later = listening(|mut stream| {
         stream.read_exact(&mut [0; 96]).unwrap();
-        stream.write_all(b"whydrop\x05").unwrap();
+        stream.write_all(b"whydrop\x06").unwrap();
     });
     let message = refusal(&later);
-    assert!(message.contains("version 5 of the protocol"), "{message}");
+    assert!(message.contains("version 6 of the protocol"), "{message}");
     assert!(message.contains("update whydrop here"), "{message}");
 }
 
@@ -184,7 +194,7 @@ fn a_responder_of_another_version_is_named_with_the_end_to_update() {
 fn programs_of_another_protocol_are_named_as_such() {
     for (banner, expected) in [
         (&b"SSH-2.0-anything\r\n"[..], "not a whydrop responder"),
-        (b"whydrop\x04\xff", "closes the connection"),
+        (b"whydrop\x05\xff", "closes the connection"),
         (b"", "closes the connection"),
     ] {
         let host = listening(move |mut stream| {
@@ -200,7 +210,7 @@ fn programs_of_another_protocol_are_named_as_such() {
 fn a_responder_that_sends_a_byte_now_and_then_does_not_hold_its_client() {
     let slow = listening(|mut stream| {
         thread::spawn(move || {
-            let hello = [&b"whydrop\x04"[..], &[0; 56]].concat();
+            let hello = [&b"whydrop\x05"[..], &[0; 56]].concat();
             for byte in hello.iter().cycle() {
                 if stream.write_all(&[*byte]).is_err() {
                     return;
@@ -216,7 +226,7 @@ fn a_responder_that_sends_a_byte_now_and_then_does_not_hold_its_client() {
 
 #[test]
 fn a_client_that_sends_a_byte_now_and_then_is_let_go_of() {
-    let running = Running::start(None);
+    let running = Running::open();
     let mut stream = running.connect();
     // The connection is closed long before the hello would be complete.
     let sent = hello(None)
@@ -232,7 +242,7 @@ fn a_client_that_sends_a_byte_now_and_then_is_let_go_of() {
 
 #[test]
 fn a_client_with_another_secret_learns_it_from_the_responders_proof_and_is_counted() {
-    let running = Running::start(Some(&secret()));
+    let running = Running::start(SECRET);
     let wrong = Secret::new(b"another secret of some length").unwrap();
     let message = refusal(&running.host(Some(&wrong)));
     assert!(message.contains("different ones"), "{message}");
@@ -242,7 +252,7 @@ fn a_client_with_another_secret_learns_it_from_the_responders_proof_and_is_count
 
 #[test]
 fn what_another_client_sent_begins_no_session() {
-    let running = Running::start(Some(&secret()));
+    let running = Running::start(SECRET);
     let mut recorder = Recorder::new(running.connect());
     handshake::control(&mut recorder, Some(&secret())).unwrap();
     wait_for("the session", || running.statistics().proved == 1);
@@ -286,8 +296,8 @@ impl Write for Recorder {
 
 #[test]
 fn a_mode_that_is_changed_in_transit_ends_the_handshake() {
-    let running = Running::start(None);
-    let (secret, purpose) = (secret(), Purpose::Control(Mode::Secret));
+    let running = Running::open();
+    let (secret, purpose) = (secret(), Purpose::Control(Mode::Secret(Name::default())));
     let (begun, opening) = noise::begin(&hello::beginning(purpose), Some(&secret));
     let mut bytes = ClientHello { purpose, opening }.encode();
     // The client looks open; its message is cut to the length that fits.
@@ -302,7 +312,7 @@ fn a_mode_that_is_changed_in_transit_ends_the_handshake() {
 
 #[test]
 fn a_data_connection_without_the_key_of_its_session_is_refused() {
-    let running = Running::start(None);
+    let running = Running::open();
     let error = handshake::data(&mut running.connect(), 1, 0, &[7; 32]).unwrap_err();
     assert!(error.to_string().contains("ended the session"), "{error}");
     assert_eq!(running.statistics().wrong_proof, 1);
@@ -310,7 +320,7 @@ fn a_data_connection_without_the_key_of_its_session_is_refused() {
 
 #[test]
 fn handshakes_of_one_host_are_limited_and_those_of_another_are_not() {
-    let running = Running::start(None);
+    let running = Running::open();
     let mut crowded = Vec::new();
     for _ in 0..1000 {
         let mut stream = running.connect_from(Ipv4Addr::new(127, 0, 0, 2));
@@ -323,6 +333,136 @@ fn handshakes_of_one_host_are_limited_and_those_of_another_are_not() {
     assert!(!crowded[0]);
     assert!(running.statistics().crowded > 0);
     assert!(prepare(&running.host(None), 1.0).is_ok());
+}
+
+/// The line of a client in the file of a responder.
+fn line(name: &str) -> String {
+    format!("{name} {}\n", secret::random())
+}
+
+fn secret_of(line: &str) -> Secret {
+    Secret::new(line.as_bytes()).unwrap()
+}
+
+#[test]
+fn clients_with_secrets_of_their_own_are_served_and_counted_by_name() {
+    let (alice, bob) = (line("alice"), line("bob"));
+    let running = Running::start(&(alice.clone() + &bob));
+    for (line, count) in [(&alice, 1), (&alice, 2), (&bob, 1)] {
+        let secret = secret_of(line);
+        prepare(&running.host(Some(&secret)), 1.0).unwrap();
+        assert_eq!(running.statistics().clients[&secret.name()], count);
+    }
+}
+
+#[test]
+fn a_client_cannot_pose_as_the_responder_to_another_client() {
+    let (alice, bob) = (line("alice"), line("bob"));
+    // All that bob has: a responder with his secret under the name of alice.
+    let posing = Running::start(&bob.replace("bob", "alice"));
+    let message = refusal(&posing.host(Some(&secret_of(&alice))));
+    let expected = "does not know this secret of alice";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn a_client_cannot_pose_as_another_client() {
+    let (alice, bob) = (line("alice"), line("bob"));
+    let running = Running::start(&(alice + &bob));
+    let posing = secret_of(&bob.replace("bob", "alice"));
+    let message = refusal(&running.host(Some(&posing)));
+    assert!(message.contains("different ones"), "{message}");
+    wait_for("the count", || running.statistics().wrong_proof == 1);
+    assert_eq!(running.statistics().proved, 0);
+}
+
+#[test]
+fn a_client_between_another_client_and_the_responder_cannot_read_their_session() {
+    let (alice, bob) = (line("alice"), line("bob"));
+    let running = Running::start(&(alice.clone() + &bob));
+    let (alice, bob) = (secret_of(&alice), secret_of(&bob));
+    let purpose = |secret: &Secret| Purpose::Control(Mode::of(Some(secret)));
+    // As an answer to alice, bob has the responder's to himself, to her message under his name, and one of his own.
+    let (begun, opening) = noise::begin(&hello::beginning(purpose(&alice)), Some(&alice));
+    let relayed = ClientHello {
+        purpose: purpose(&bob),
+        opening: opening.clone(),
+    };
+    let mut stream = running.connect();
+    stream.write_all(&relayed.encode()).unwrap();
+    let answer = rest_of(stream);
+    assert_eq!(
+        answer,
+        [] as [u8; 0],
+        "her message is not valid under his secret"
+    );
+    let prologue = hello::beginning(purpose(&alice));
+    let own = noise::respond(&prologue, Some(&bob), &opening);
+    assert!(own.is_none_or(|(answer, _)| begun.finish(&answer).is_none()));
+}
+
+#[test]
+fn an_unknown_name_is_answered_as_a_wrong_secret_is() {
+    let running = Running::start(&(line("alice") + &line("bob")));
+    let mut answers = Vec::new();
+    for name in ["alice", "mallory"] {
+        let wrong = secret_of(&line(name));
+        let mut stream = running.connect();
+        stream.write_all(&hello(Some(&wrong))).unwrap();
+        let mut answer = [0; RESPONDER_HELLO_BYTES];
+        let length = stream.read(&mut answer).unwrap();
+        answers.push((length, answer[..16].to_vec()));
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+/// A file of secrets, in a folder of its own, removed at the end.
+struct SecretFile(PathBuf);
+
+impl SecretFile {
+    fn new(text: &str) -> SecretFile {
+        let folder = std::env::temp_dir().join(format!("whydrop-revoked-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = SecretFile(folder.join("secrets"));
+        file.replace(text);
+        file
+    }
+
+    fn replace(&self, text: &str) {
+        let beside = self.0.with_extension("new");
+        std::fs::write(&beside, text).unwrap();
+        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(beside, &self.0).unwrap();
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+#[test]
+fn a_removed_secret_ends_its_sessions_and_begins_no_other_while_those_of_others_go_on() {
+    let (alice, bob) = (line("alice"), line("bob"));
+    let file = SecretFile::new(&(alice.clone() + &bob));
+    let keyring = Keyring::read(Some(&file.0)).unwrap();
+    let running = Running::with(keyring, Limits::authenticated());
+    let host = |line: &str| running.host(Some(&secret_of(line)));
+    let [of_alice, of_bob] = [&alice, &bob].map(|line| {
+        let test = prepare(&host(line), 3600.0).unwrap();
+        test.start(whydrop_traffic::clock::now_ns());
+        test
+    });
+    file.replace(&alice);
+    wait_for("the end of bob's test", || of_bob.is_over());
+    let lost = of_bob.far_ends()[0].lost.clone().unwrap();
+    assert!(lost.contains("the secret of bob was removed"), "{lost}");
+    let said = running.responder.notes().join("\n");
+    assert!(said.ends_with("was read again: removed: bob"), "{said}");
+    assert!(refusal(&host(&bob)).contains("does not know this secret of bob"));
+    assert!(!of_alice.is_over());
+    assert!(prepare(&host(&alice), 1.0).is_ok());
 }
 
 /// Connects, disturbs the responder and leaves, or stays silent for a while.
@@ -393,7 +533,7 @@ fn resident_bytes() -> u64 {
 
 fn hostile_handshakes(count: u32) {
     let shared = secret();
-    let running = Running::start(Some(&shared));
+    let running = Running::start(SECRET);
     let mut recorder = Recorder::new(running.connect());
     drop(handshake::control(&mut recorder, Some(&shared)).unwrap());
     let recorded = std::mem::take(&mut recorder.sent);

@@ -174,7 +174,7 @@ fn in_the_hello() -> Vec<Scenario> {
         ),
         waiting(
             "an unknown greeting",
-            Lie::Hello(|_| [b"whydrop\x04\xff".to_vec(), vec![0; 55]].concat()),
+            Lie::Hello(|_| [b"whydrop\x05\xff".to_vec(), vec![0; 55]].concat()),
             foreign,
         ),
         waiting(

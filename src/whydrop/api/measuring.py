@@ -500,6 +500,7 @@ def roll(
 def responder(
     *,
     secret: str | None = None,
+    secret_file: str | PathLike[str] | None = None,
     open: bool = False,
     addresses: Sequence[str] = (),
     port: int = 17370,
@@ -512,7 +513,9 @@ def responder(
     """Answer the tests of other hosts, in a thread of its own, until it is closed.
 
     Args:
-        secret: that clients must know; by default that of ``WHYDROP_SECRET``, or of its file.
+        secret: that clients must know, or lines with a name and a secret for each client.
+        secret_file: with them, read again when it changes; without both, that of ``WHYDROP_SECRET_FILE``, or the
+            variable ``WHYDROP_SECRET``.
         open: serve everyone, within hard limits.
         addresses: of this host, to listen at; none: all.
         port: of TCP and of UDP; 0: any that is free, :attr:`Responder.port` says which.
@@ -523,21 +526,26 @@ def responder(
         metrics: a file to replace every 10 s, with counts in the text format of Prometheus.
 
     Raises:
-        whydrop.Error: it cannot listen there, the secret is weak, or there is none and it is not open.
+        whydrop.Error: it cannot listen there, a secret is weak, or there is none and it is not open.
+        OSError: the file cannot be read.
 
     >>> import whydrop
     >>> with whydrop.responder(open=True, addresses=["127.0.0.1"], port=0) as far:
     ...     far.port > 0
     True
     """
-    from whydrop.measure.responding import Responder, ResponderError
-    from whydrop.measure.secret_files import shared_secret
+    from whydrop import _core
+    from whydrop.measure.responding import NoSecretError, Responder
+    from whydrop.measure.secret_files import keyring
 
-    shared = None if open else secret or shared_secret()
-    if shared is None and not open:
-        raise ResponderError("give a secret (or set WHYDROP_SECRET), or open=True to serve everyone")
+    secrets = None
+    if not open:
+        file = None if secret_file is None else Path(secret_file)
+        secrets = keyring(file) if secret is None else _core.Keyring(secret)
+        if secrets is None:
+            raise NoSecretError("give a secret (or set WHYDROP_SECRET), or open=True to serve everyone")
     return Responder(
-        secret=shared,
+        keyring=secrets,
         addresses=addresses,
         port=port,
         max_sessions=max_sessions,
@@ -592,23 +600,42 @@ def deploy(
     )
 
 
-def new_secret(path: str | PathLike[str] | None = None) -> str:
-    """Make a random secret for a responder and its clients.
+def new_secret(
+    path: str | PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    add_to: str | PathLike[str] | None = None,
+) -> str:
+    """Make a random secret for a responder and its clients, or for one client with a name.
 
     Args:
         path: of a new file to write it into, with mode 600.
+        name: of the client, put before the secret.
+        add_to: the file of the responder, to which the name and the secret are added.
 
     Raises:
         OSError: the file exists, or cannot be written.
+        whydrop.Error: the name is invalid, or in the file of the responder already.
 
     >>> import whydrop
     >>> whydrop.new_secret().startswith("whydrop-")
     True
     """
     from whydrop import _core
-    from whydrop.measure.secret_files import write_secret
+    from whydrop.errors import Mistake
+    from whydrop.measure.secret_files import add_secret, write_secret
 
-    secret = _core.new_secret()
+    try:
+        secret = _core.new_secret(name)
+    except _core.TrafficError as reason:
+        raise Mistake(str(reason)) from None
     if path is not None:
         write_secret(Path(path), secret)
+    if add_to is not None:
+        try:
+            add_secret(Path(add_to), secret)
+        except BaseException:
+            if path is not None:
+                Path(path).unlink(missing_ok=True)
+            raise
     return secret

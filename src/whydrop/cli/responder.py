@@ -43,7 +43,7 @@ def _addresses(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 
 @click.command("responder", cls=Command, epilog=EXAMPLES)
 @click.option("--secret-file", type=options.FILE, metavar="FILE",
-              help="Serve clients with this secret.  [default: $WHYDROP_SECRET]")  # fmt: skip
+              help="Serve clients with a secret in this file.  [default: $WHYDROP_SECRET]")  # fmt: skip
 @click.option("--open", is_flag=True, help="Serve clients without a secret, within the limits below.")
 @click.option("--listen", "addresses", multiple=True, callback=_addresses, metavar="ADDRESS",
               help="Address of this host. Repeatable.  [default: all]")  # fmt: skip
@@ -63,12 +63,14 @@ def command(open: bool, secret_file: Path | None, **given: Any) -> None:
     """Answer the tests of other hosts, until Ctrl-C or SIGTERM."""
     if open and secret_file is not None:
         raise click.UsageError("Give --secret-file FILE, or --open to serve everyone; not both.")
-    secret = None if open else options.secret(secret_file)
-    if secret is None and not open:
-        raise click.UsageError("Give --secret-file FILE (or set WHYDROP_SECRET), or --open to serve everyone.")
-    responder = whydrop.responder(secret=secret, open=open, **given)
-    who = "everyone, within limits" if open else "clients with the secret"
-    _serve(responder, f"TCP and UDP port {responder.port}, open to {who}")
+    from whydrop.measure.responding import NoSecretError
+
+    try:
+        responder = whydrop.responder(secret_file=secret_file, open=open, **given)
+    except NoSecretError:
+        message = "Give --secret-file FILE (or set WHYDROP_SECRET), or --open to serve everyone."
+        raise click.UsageError(message) from None
+    _serve(responder, f"TCP and UDP port {responder.port}, open to {responder.clients}")
 
 
 def _serve(responder: Responder, ready: str) -> None:

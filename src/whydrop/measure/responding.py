@@ -16,17 +16,22 @@ class ResponderError(Error, ValueError):
     """The responder cannot begin as it was asked to; the message says what to do."""
 
 
+class NoSecretError(ResponderError):
+    """There is no secret, and the responder is not to be open."""
+
+
 class Responder:
     """A responder that answers until it is stopped.
 
     Attributes:
         port: of TCP and of UDP.
+        clients: that are served, in words.
     """
 
     def __init__(
         self,
         *,
-        secret: str | None = None,
+        keyring: _core.Keyring | None = None,
         addresses: Sequence[str] = (),
         port: int,
         max_sessions: int | None = None,
@@ -43,9 +48,9 @@ class Responder:
             "max_duration_s": max_duration_s,
             "max_rate_bps": max_rate_bps,
             "metrics": None if metrics is None else os.fspath(metrics),
-            **({} if secret is None else {"secret": secret}),
         }
-        self._serving = _core.Responder(json.dumps(config), _described if describe_host else None)
+        self.clients = "everyone, within limits" if keyring is None else keyring.clients()
+        self._serving = _core.Responder(json.dumps(config), keyring, _described if describe_host else None)
         self._failure: BaseException | None = None
         self.port = self._serving.port
         self._thread = threading.Thread(target=self._serve, name="whydrop responder", daemon=True)
@@ -73,7 +78,7 @@ class Responder:
         return self._serving.problem()
 
     def notes(self) -> list[str]:
-        """Lines for a log, each given once: refused connections, at most one line a minute, and unwritable metrics."""
+        """Lines for a log, each given once: refused connections, changed secrets, unwritable metrics."""
         return self._serving.notes()
 
     def statistics(self) -> tuple[int, int, int, int, int, int, int]:

@@ -1,11 +1,15 @@
-"""The secret that a responder and its clients share: where it is read from, and how a new one is written."""
+"""The secrets that a responder shares with its clients: where they are read from, and how new ones are written."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from whydrop.errors import Mistake
+
+if TYPE_CHECKING:
+    from whydrop import _core
 
 
 class SecretFileError(Mistake):
@@ -13,11 +17,11 @@ class SecretFileError(Mistake):
 
 
 def shared_secret(path: Path | None = None) -> str | None:
-    """The secret in a file; without one that of ``WHYDROP_SECRET_FILE``, or ``WHYDROP_SECRET`` itself.
+    """The secret of a client in a file; without one that of ``WHYDROP_SECRET_FILE``, or ``WHYDROP_SECRET`` itself.
 
     Raises:
         OSError: the file cannot be read.
-        SecretFileError: others can read or change the file, or it holds no secret.
+        SecretFileError: others can read or change the file, or it holds no secret or several.
     """
     from whydrop import _core
 
@@ -25,6 +29,46 @@ def shared_secret(path: Path | None = None) -> str | None:
     if refusal is not None:
         raise SecretFileError(refusal)
     return secret
+
+
+def keyring(path: Path | None = None) -> _core.Keyring | None:
+    """The secrets of a responder in a file; without one as for :func:`shared_secret`.
+
+    Raises:
+        OSError: the file cannot be read.
+        SecretFileError: others can read or change the file, or it holds no secret.
+        whydrop.Error: a line is invalid.
+    """
+    from whydrop import _core
+
+    found, refusal = _core.Keyring.read(path)
+    if refusal is not None:
+        raise SecretFileError(refusal)
+    return found
+
+
+def add_secret(path: Path, line: str) -> None:
+    """Add the line of a client to the file of a responder, a new one if there is none.
+
+    Raises:
+        OSError: the file cannot be read or written.
+        SecretFileError: the name is in the file already, or a line is invalid.
+    """
+    from whydrop import _core
+
+    try:
+        before = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        write_secret(path, line)
+        return
+    if before and not before.endswith("\n"):
+        line = f"\n{line}"
+    try:
+        _core.Keyring(f"{before}{line}\n")
+    except _core.TrafficError as reason:
+        raise SecretFileError(f"{path}, {reason}; nothing was added") from None
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
 
 
 def write_secret(path: Path, secret: str) -> None:

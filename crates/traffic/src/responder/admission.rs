@@ -11,13 +11,12 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::auth::Bytes32;
 use crate::clock;
-use crate::handshake::Opened;
 use crate::hello::{self, ClientHello, Greeting, HelloError, Purpose, ResponderHello, Status};
+use crate::keyring::Keyring;
 use crate::noise::Mode;
-use crate::responder::greeting::{self, Greeted};
+use crate::responder::greeting::{self, Accepted, Greeted};
 use crate::responder::limits::{Limits, neighbourhood, network};
 use crate::responder::rate::Handshakes;
-use crate::secret::Secret;
 use crate::stop::Stop;
 
 /// The most unauthenticated connections at once. Beyond it, the oldest one from the address with most of them, in
@@ -57,14 +56,14 @@ pub fn count(counter: &AtomicU64) {
 /// The sessions, which admission consults and which take over connections.
 pub trait Sessions {
     fn limits(&self) -> &Limits;
-    /// The secret that clients must know, if they must.
-    fn secret(&self) -> Option<&Secret>;
+    /// The secrets of which clients must know one, if they must.
+    fn keyring(&self) -> Option<&Keyring>;
     /// The key that data connections of a session must know; `None` if the session does not exist.
     fn data_key(&self, session: u64) -> Option<Bytes32>;
     /// True if one more connection for this purpose can be served.
     fn has_room(&self, purpose: Purpose, from: IpAddr) -> bool;
     /// Takes over an authenticated control channel.
-    fn begin(&self, stream: TcpStream, opened: Opened);
+    fn begin(&self, stream: TcpStream, accepted: Accepted);
     /// Takes over an authenticated connection for the data of a flow.
     fn attach(&self, stream: TcpStream, session: u64, flow: u32);
 }
@@ -86,7 +85,7 @@ enum Step {
     /// More data must arrive.
     Incomplete,
     Close,
-    Authenticated(Purpose, Option<Opened>),
+    Authenticated(Purpose, Option<Accepted>),
 }
 
 /// Accepts connections on all listeners until `stop`.
@@ -217,21 +216,21 @@ impl<S: Sessions> Admission<'_, S> {
             Step::Close => {
                 self.pending.remove(&key);
             }
-            Step::Authenticated(purpose, opened) => {
+            Step::Authenticated(purpose, accepted) => {
                 if let Some(connection) = self.pending.remove(&key) {
-                    self.hand_over(connection.stream, purpose, opened);
+                    self.hand_over(connection.stream, purpose, accepted);
                 }
             }
         }
     }
 
-    fn hand_over(&self, stream: TcpStream, purpose: Purpose, opened: Option<Opened>) {
+    fn hand_over(&self, stream: TcpStream, purpose: Purpose, accepted: Option<Accepted>) {
         if self.epoll.delete(&stream).is_err() || stream.set_nonblocking(false).is_err() {
             return;
         }
         count(&self.counts.authenticated);
-        match (purpose, opened) {
-            (Purpose::Control(_), Some(opened)) => self.sessions.begin(stream, opened),
+        match (purpose, accepted) {
+            (Purpose::Control(_), Some(accepted)) => self.sessions.begin(stream, accepted),
             (Purpose::Data { session, flow }, _) => self.sessions.attach(stream, session, flow),
             (Purpose::Control(_), None) => {}
         }
@@ -347,11 +346,11 @@ impl Pending {
             // It could not read an answer.
             return Step::Close;
         }
-        let (answer, opened) = greeted.answer(status);
+        let (answer, accepted) = greeted.answer(status);
         if self.stream.write_all(&answer).is_err() || status != Status::Accepted {
             return Step::Close;
         }
-        Step::Authenticated(purpose, opened)
+        Step::Authenticated(purpose, accepted)
     }
 }
 
@@ -376,14 +375,14 @@ fn answer(
             return Ok(greeting::data(&hello, session, flow, key));
         }
     };
-    let secret = sessions.secret();
-    match (mode, Mode::of(secret)) {
-        (Mode::Open, Mode::Secret) => return Err(Some(Greeting::NeedsSecret)),
-        (Mode::Secret, Mode::Open) => return Err(Some(Greeting::IsOpen)),
-        (Mode::Open, Mode::Open) | (Mode::Secret, Mode::Secret) => {}
-    }
+    let secret = match (mode, sessions.keyring()) {
+        (Mode::Open, Some(_)) => return Err(Some(Greeting::NeedsSecret)),
+        (Mode::Secret(_), None) => return Err(Some(Greeting::IsOpen)),
+        (Mode::Open, None) => None,
+        (Mode::Secret(name), Some(keyring)) => Some(keyring.secret(name)),
+    };
     if !handshakes.begin(from, clock::monotonic_ns()) {
         return Err(Some(Greeting::Crowded));
     }
-    greeting::control(&hello, mode, secret).ok_or(None)
+    greeting::control(&hello, secret).ok_or(None)
 }

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 /// A connection after the responder has answered its hello, which must prove that it knows its key.
 pub enum Greeted {
     Control {
-        mode: Mode,
+        secret: Option<Secret>,
         cipher: Cipher,
     },
     Data {
@@ -26,22 +26,27 @@ pub enum Greeted {
     },
 }
 
+/// The channel of a client, which has proved that it knows this secret, or needs none.
+pub struct Accepted {
+    pub secret: Option<Secret>,
+    pub opened: Opened,
+}
+
 /// Answers the hello of a control channel, at the cost of a key and a Diffie-Hellman exchange.
 ///
 /// # Errors
 /// `None`: the client's message is invalid.
 pub fn control(
     client: &ClientHello,
-    mode: Mode,
-    secret: Option<&Secret>,
+    secret: Option<Secret>,
 ) -> Option<(Greeted, [u8; RESPONDER_HELLO_BYTES])> {
     let prologue = hello::beginning(client.purpose);
-    let (opening, cipher) = noise::respond(&prologue, secret, &client.opening)?;
+    let (opening, cipher) = noise::respond(&prologue, secret.as_ref(), &client.opening)?;
     let hello = ResponderHello {
         greeting: Greeting::Proceed,
         opening,
     };
-    Some((Greeted::Control { mode, cipher }, hello.encode()))
+    Some((Greeted::Control { secret, cipher }, hello.encode()))
 }
 
 /// Answers the hello of a data connection. The proof for an unknown session (`None`) fails like any wrong proof, which
@@ -71,9 +76,9 @@ pub fn data(
 
 impl Greeted {
     pub fn purpose(&self) -> Purpose {
-        match *self {
-            Greeted::Control { mode, .. } => Purpose::Control(mode),
-            Greeted::Data { session, flow, .. } => Purpose::Data { session, flow },
+        match self {
+            Greeted::Control { secret, .. } => Purpose::Control(Mode::of(secret.as_ref())),
+            &Greeted::Data { session, flow, .. } => Purpose::Data { session, flow },
         }
     }
 
@@ -101,16 +106,17 @@ impl Greeted {
     }
 
     /// Encodes the answer to a proof, and returns the channel of an accepted client.
-    pub fn answer(self, status: Status) -> (Vec<u8>, Option<Opened>) {
+    pub fn answer(self, status: Status) -> (Vec<u8>, Option<Accepted>) {
         let is_accepted = status == Status::Accepted;
         match self {
-            Greeted::Control { cipher, .. } => {
+            Greeted::Control { secret, cipher } => {
                 let seed = if is_accepted { auth::nonce() } else { [0; 32] };
                 let answer = [&[status as u8], &seed[..]].concat();
                 let answer = cipher.seal(0, &answer).expect("the answer is short");
                 let keys = SessionKeys::derive(&seed, cipher.handshake());
                 let cipher = Arc::new(cipher);
-                (answer, is_accepted.then_some(Opened { cipher, keys }))
+                let opened = Opened { cipher, keys };
+                (answer, is_accepted.then_some(Accepted { secret, opened }))
             }
             Greeted::Data {
                 key,

@@ -10,7 +10,7 @@ mod notes;
 mod rate;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -23,12 +23,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::auth::Bytes32;
-use crate::handshake::Opened;
 use crate::hello::Purpose;
+use crate::keyring::Keyring;
+use crate::name::Name;
 use crate::secret::Secret;
 use crate::stop::Stop;
 use crate::udp;
 
+use greeting::Accepted;
 pub use limits::Limits;
 use limits::{neighbourhood, network};
 use notes::Notes;
@@ -50,7 +52,7 @@ pub struct Config {
     /// 0: any port that is free for both protocols.
     pub port: u16,
     /// `None`: any client may use the responder.
-    pub secret: Option<Secret>,
+    pub keyring: Option<Keyring>,
     pub limits: Limits,
     /// `None`: clients get no metadata.
     pub describe: Option<Describe>,
@@ -59,7 +61,7 @@ pub struct Config {
 }
 
 /// Statistics of a responder so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub connections: u64,
     pub proved: u64,
@@ -70,21 +72,20 @@ pub struct Statistics {
     pub busy: u64,
     pub idle: u64,
     pub sessions: usize,
+    /// The sessions so far of each client with a name.
+    pub clients: BTreeMap<Name, u64>,
 }
 
 impl fmt::Display for Statistics {
     /// Writes the line with which a responder ends.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let refusals = notes::refusals(self).map(|(_, words, count)| format!("{count} {words}"));
         write!(
             formatter,
-            "stopped after {} connections: {} authenticated, {} with another secret, {} of another protocol, {} above \
-             the rate of handshakes, {} silent",
+            "stopped after {} connections: {} authenticated, {}",
             self.connections,
             self.proved,
-            self.wrong_proof,
-            self.foreign,
-            self.crowded,
-            self.expired
+            refusals.join(", ")
         )
     }
 }
@@ -115,7 +116,8 @@ impl Responder {
         .map_err(|error| with_advice(error, config.port))?;
         let port = addresses.first().map_or(config.port, SocketAddr::port);
         let state = Arc::new(ServerState {
-            secret: config.secret,
+            clients: Mutex::new(clients(config.keyring.as_ref())),
+            keyring: config.keyring,
             limits: config.limits,
             describe: config.describe,
             udp,
@@ -150,7 +152,9 @@ impl Responder {
             thread::Builder::new()
                 .name("notes".to_owned())
                 .spawn_scoped(scope, || {
-                    self.notes.run(|| self.statistics(), &self.state.stop);
+                    let keyring = self.state.keyring.as_ref();
+                    let news = || keyring.and_then(Keyring::refresh);
+                    self.notes.run(|| self.statistics(), news, &self.state.stop);
                 })?;
             let result = admission::run(
                 &self.listeners,
@@ -174,8 +178,8 @@ impl Responder {
         result
     }
 
-    /// Returns lines for the log since the last call: refused connections, at most once a minute, and a file of metrics
-    /// that cannot be written.
+    /// Returns lines for the log since the last call: refused connections, at most once a minute, changed secrets, and a
+    /// file of metrics that cannot be written.
     pub fn notes(&self) -> Vec<String> {
         self.notes.take()
     }
@@ -193,19 +197,21 @@ impl Responder {
             busy: read(&counts.busy),
             idle: read(&counts.idle),
             sessions: self.state.sessions().len(),
+            clients: self.state.clients().clone(),
         }
     }
 }
 
 /// State that all sessions share.
 pub(crate) struct ServerState {
-    secret: Option<Secret>,
+    keyring: Option<Keyring>,
     limits: Limits,
     describe: Option<Describe>,
     udp: udp::Service,
     /// Control channels by source address, including those that have not sent a request yet.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    clients: Mutex<BTreeMap<Name, u64>>,
     counts: admission::Counts,
     stop: Stop,
 }
@@ -221,7 +227,15 @@ impl ServerState {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn register(&self, session: &Arc<Session>) {
+        let name = session.secret.as_ref().map(Secret::name);
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            *self.clients().entry(name).or_default() += 1;
+        }
         self.sessions().insert(session.token, session.clone());
     }
 
@@ -280,8 +294,8 @@ impl admission::Sessions for Arc<ServerState> {
         &self.limits
     }
 
-    fn secret(&self) -> Option<&Secret> {
-        self.secret.as_ref()
+    fn keyring(&self) -> Option<&Keyring> {
+        self.keyring.as_ref()
     }
 
     fn data_key(&self, session: u64) -> Option<Bytes32> {
@@ -310,7 +324,7 @@ impl admission::Sessions for Arc<ServerState> {
         }
     }
 
-    fn begin(&self, stream: TcpStream, opened: Opened) {
+    fn begin(&self, stream: TcpStream, accepted: Accepted) {
         let Ok(peer) = stream.peer_addr() else { return };
         let state = self.clone();
         let admitted = Admitted::new(self, peer.ip());
@@ -318,7 +332,7 @@ impl admission::Sessions for Arc<ServerState> {
         let _ = thread::Builder::new()
             .name("session".to_owned())
             .spawn(move || {
-                Session::serve(&state, stream, &opened, peer.ip());
+                Session::serve(&state, stream, accepted, peer.ip());
                 drop(admitted);
             });
     }
@@ -329,6 +343,12 @@ impl admission::Sessions for Arc<ServerState> {
             session.attach(stream, flow);
         }
     }
+}
+
+/// A count of sessions for each client with a name.
+fn clients(keyring: Option<&Keyring>) -> BTreeMap<Name, u64> {
+    let names = keyring.map(Keyring::names).unwrap_or_default();
+    names.into_iter().map(|name| (name, 0)).collect()
 }
 
 /// Retries while an address is in use, this many times in all.
@@ -433,7 +453,7 @@ mod tests {
         Config {
             addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             port,
-            secret: None,
+            keyring: None,
             limits: Limits::open(),
             describe: None,
             metrics: None,

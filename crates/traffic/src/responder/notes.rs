@@ -1,5 +1,5 @@
-//! Reports of a running responder for its administrator: lines about refused connections, at most one a minute, and a
-//! file of metrics.
+//! Reports of a running responder for its administrator: lines about refused connections, at most one a minute, lines
+//! about other news, and a file of metrics.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,14 +42,20 @@ impl Notes {
         std::mem::take(&mut *self.lines())
     }
 
-    /// Reports until `stop`.
-    pub fn run(&self, statistics: impl Fn() -> Statistics, stop: &Stop) {
+    /// Reports until `stop`; asks once a second for news.
+    pub fn run(
+        &self,
+        statistics: impl Fn() -> Statistics,
+        news: impl Fn() -> Option<String>,
+        stop: &Stop,
+    ) {
         let mut refusals = Refusals::default();
         let (mut file_ns, mut is_failing) = (i64::MIN, false);
         loop {
             let (now_ns, goes_on) = (clock::monotonic_ns(), !stop.is_set());
             let found = statistics();
-            self.lines_add(refusals.line(found, now_ns));
+            self.lines_add(news());
+            self.lines_add(refusals.line(&found, now_ns));
             if let Some(file) = &self.file
                 && (now_ns >= file_ns || !goes_on)
             {
@@ -92,12 +98,12 @@ struct Refusals {
 
 impl Refusals {
     /// Returns a line with the counts since the last one, if there are any and that one is old enough.
-    fn line(&mut self, found: Statistics, now_ns: i64) -> Option<String> {
+    fn line(&mut self, found: &Statistics, now_ns: i64) -> Option<String> {
         if self.next_ns.is_some_and(|next_ns| now_ns < next_ns) {
             return None;
         }
         let before = refusals(&self.reported);
-        let counts: Vec<String> = refusals(&found)
+        let counts: Vec<String> = refusals(found)
             .iter()
             .zip(before)
             .filter(|((.., count), (.., before))| count > before)
@@ -106,7 +112,7 @@ impl Refusals {
         if counts.is_empty() {
             return None;
         }
-        self.reported = found;
+        self.reported = found.clone();
         self.next_ns = Some(now_ns + LINE_EVERY_NS);
         Some(format!(
             "refused since the last such line: {}",
@@ -116,7 +122,7 @@ impl Refusals {
 }
 
 /// The reasons for which connections are refused and sessions ended: a label, words, the count.
-fn refusals(statistics: &Statistics) -> [(&'static str, &'static str, u64); 6] {
+pub fn refusals(statistics: &Statistics) -> [(&'static str, &'static str, u64); 6] {
     [
         (
             "wrong_secret",
@@ -177,6 +183,17 @@ fn metrics(statistics: &Statistics) -> String {
     add("refused_total", "counter", help, &refused);
     let sessions = [("", statistics.sessions as u64)];
     add("sessions", "gauge", "Sessions now.", &sessions);
+    let clients: Vec<_> = statistics
+        .clients
+        .iter()
+        .map(|(name, count)| (format!("{{client=\"{name}\"}}"), *count))
+        .collect();
+    let clients: Vec<_> = clients
+        .iter()
+        .map(|(labels, count)| (labels.as_str(), *count))
+        .collect();
+    let help = "Sessions of clients with a name, by client.";
+    add("client_sessions_total", "counter", help, &clients);
     text
 }
 
@@ -192,16 +209,16 @@ mod tests {
             crowded,
             ..Statistics::default()
         };
-        assert_eq!(refusals.line(at(0, 0), 0), None);
-        let line = refusals.line(at(1, 0), 1).unwrap();
+        assert_eq!(refusals.line(&at(0, 0), 0), None);
+        let line = refusals.line(&at(1, 0), 1).unwrap();
         assert!(line.ends_with(": 1 of another protocol"), "{line}");
-        assert_eq!(refusals.line(at(500, 30), LINE_EVERY_NS), None);
-        let line = refusals.line(at(900, 31), LINE_EVERY_NS + 1).unwrap();
+        assert_eq!(refusals.line(&at(500, 30), LINE_EVERY_NS), None);
+        let line = refusals.line(&at(900, 31), LINE_EVERY_NS + 1).unwrap();
         assert!(
             line.ends_with(": 899 of another protocol, 31 above the rate of handshakes"),
             "{line}"
         );
-        assert_eq!(refusals.line(at(900, 31), i64::MAX / 2), None);
+        assert_eq!(refusals.line(&at(900, 31), i64::MAX / 2), None);
     }
 
     #[test]
@@ -210,6 +227,7 @@ mod tests {
             connections: 7,
             idle: 2,
             sessions: 1,
+            clients: [(crate::name::Name::new("alice").unwrap(), 3)].into(),
             ..Statistics::default()
         });
         for line in [
@@ -219,6 +237,7 @@ mod tests {
             "whydrop_responder_refused_total{reason=\"wrong_secret\"} 0",
             "# TYPE whydrop_responder_sessions gauge",
             "whydrop_responder_sessions 1",
+            "whydrop_responder_client_sessions_total{client=\"alice\"} 3",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -15,11 +15,14 @@ use crate::client::words::MOST_DESCRIPTION_BYTES;
 use crate::clock;
 use crate::flow::{Direction, FlowSpec, Kind};
 use crate::handshake::Opened;
+use crate::keyring::Keyring;
 use crate::life::Life;
 use crate::message::{Reply, Report, Request};
 use crate::responder::ServerState;
 use crate::responder::admission::count;
+use crate::responder::greeting::Accepted;
 use crate::sample::{Ending, Samples, Sink};
+use crate::secret::Secret;
 use crate::stop::Stop;
 use crate::tcp::brake::{Brake, Limit};
 use crate::tcp::meter::{Counter, Meter, Side};
@@ -56,6 +59,8 @@ const MOST_REQUESTS: usize = 256;
 /// A session, as data connections and UDP packets see it.
 pub struct Session {
     pub token: u64,
+    /// The secret of the client; `None` if the responder is open.
+    pub secret: Option<Secret>,
     pub keys: SessionKeys,
     pub from: IpAddr,
     stop: Stop,
@@ -96,11 +101,11 @@ impl Drop for Cleanup<'_> {
 
 impl Session {
     /// Serves one client on its control channel until either end closes the session.
-    pub fn serve(state: &Arc<ServerState>, stream: TcpStream, opened: &Opened, from: IpAddr) {
-        let Ok(mut control) = Control::new(&stream, opened) else {
+    pub fn serve(state: &Arc<ServerState>, stream: TcpStream, accepted: Accepted, from: IpAddr) {
+        let Ok(mut control) = Control::new(&stream, &accepted.opened) else {
             return;
         };
-        let session = match control.open(state, opened.keys, from) {
+        let session = match control.open(state, accepted, from) {
             Ok(Some(session)) => Arc::new(session),
             Ok(None) | Err(_) => return,
         };
@@ -214,6 +219,9 @@ impl Session {
         if state.stop.is_set() {
             return Some("the responder was stopped".to_owned());
         }
+        if let Some(reason) = self.revoked(state.keyring.as_ref()) {
+            return Some(reason);
+        }
         if self.overrun.is_set() {
             let what = "far more data arrived over UDP than was agreed for the flows (this responder has a --max-rate)";
             return Some(what.to_owned());
@@ -236,6 +244,18 @@ impl Session {
         Some(format!(
             "no flow was active for {most_s:.0} s, and this responder is open to everyone"
         ))
+    }
+
+    /// The reason to end if the secret of the client was removed or replaced.
+    fn revoked(&self, keyring: Option<&Keyring>) -> Option<String> {
+        let secret = self.secret.as_ref()?;
+        if keyring?.accepts(secret) {
+            return None;
+        }
+        Some(match secret.name() {
+            name if name.is_empty() => "the secret was removed at the responder".to_owned(),
+            name => format!("the secret of {name} was removed at the responder"),
+        })
     }
 
     /// Starts a thread for a data connection of one of the flows.
@@ -404,7 +424,7 @@ impl Control {
     fn open(
         &mut self,
         state: &Arc<ServerState>,
-        keys: SessionKeys,
+        accepted: Accepted,
         from: IpAddr,
     ) -> io::Result<Option<Session>> {
         let Some(Request::Open { mut flows }) = self.reader.receive(PLAN_PATIENCE)? else {
@@ -425,8 +445,10 @@ impl Control {
         self.unasked = probes.map(|flow| flow.flow).collect();
         let sink = Arc::new(Sink::bounded(MOST_BYTES_OF_ROWS));
         note_limits(&flows, &asked, &sink);
+        let keys = accepted.opened.keys;
         let session = Session {
             token: crate::auth::token(),
+            secret: accepted.secret,
             keys,
             from,
             stop: Stop::default(),
