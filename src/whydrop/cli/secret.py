@@ -15,7 +15,7 @@ EXAMPLES = """
 Examples:
   whydrop secret -o secret
   whydrop secret
-  whydrop secret --name alice -o alice.secret --add secrets
+  whydrop secret --name alice -o a.secret --add secrets
 """
 
 
