@@ -133,6 +133,16 @@ def test_a_secret_with_a_name_is_written_for_its_client_and_added_to_the_file_of
     assert not (tmp_path / "again").exists()
 
 
+def test_a_secret_is_not_added_to_a_file_that_is_no_text(run: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"\xff\xfe\n")
+    done = run("secret", "--name", "bob", "-o", tmp_path / "bob", "--add", other)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "not UTF-8 text" in done.stderr
+    assert other.read_bytes() == b"\xff\xfe\n"
+    assert not (tmp_path / "bob").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [(("--name", "a b"), "expected letters, digits"), (("--add", "secrets"), "give its name with --name")],

@@ -61,6 +61,8 @@ def add_secret(path: Path, line: str) -> None:
     except FileNotFoundError:
         write_secret(path, line)
         return
+    except UnicodeDecodeError:
+        raise SecretFileError(f"{path}: not UTF-8 text, so not a file of secrets; nothing was added") from None
     if before and not before.endswith("\n"):
         line = f"\n{line}"
     try:
