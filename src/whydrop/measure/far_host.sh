@@ -51,7 +51,7 @@ for parent in "${TMPDIR:-/tmp}" "${XDG_RUNTIME_DIR:-/tmp}" "${HOME:-/tmp}" /var/
     tried=$tried$parent:
     made_in "$parent" && break
 done
-[ -n "$folder" ] || { say "failed $refusals. Free space in one of these folders" && exit 1; }
+[ -n "$folder" ] || { say "failed $refusals. One of them needs $size bytes of space, and must start programs" && exit 1; }
 say send
 head -c "$size" >"$program"
 arrived=$(wc -c <"$program")
