@@ -6,10 +6,10 @@ use whydrop_hosts::{Segment, Toward};
 use whydrop_path::Random;
 
 use crate::headers::Endpoints;
-use crate::history::History;
 use crate::pair::{self, Body, Ends, Point, Seen, Sniffer};
 use crate::pcap::EPOCH_NS;
-use crate::scenario::{CaptureConfig, FlowConfig};
+use whydrop_network::history::History;
+use whydrop_network::{CaptureConfig, FlowConfig};
 
 /// Linux builds segments of at most this much payload for a network card that segments (64 KB with headers).
 const OFFLOAD_BYTES: u32 = 64_000;

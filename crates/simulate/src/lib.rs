@@ -30,30 +30,24 @@
 
 #![forbid(unsafe_code)]
 
-mod calendar;
 mod capture;
-mod connection;
 mod files;
 mod headers;
-pub mod history;
-pub mod limiter;
-mod network;
 pub mod pair;
 mod pcap;
-mod scenario;
 pub mod score;
 pub mod suite;
 mod truth;
 
 pub use capture::write_capture;
 pub use files::WriteError;
-pub use history::{Datagram, History, Packet, PacketFate, Record};
-pub use network::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
-pub use pcap::{EPOCH_NS, Resolution};
-pub use scenario::{
-    Application, Behaviour, CaptureConfig, CrossTraffic, Ending, FlowConfig, Scenario, Stage,
-};
+pub use pcap::EPOCH_NS;
 pub use truth::{FlowTruth, cross_traffic, flow_truths, flows_json};
 pub use whydrop_hosts::{
     Algorithm, Pacing, Reason, ReceiverConfig, Segment, SenderConfig, StopsReading, Toward,
+};
+pub use whydrop_network::{
+    Application, Behaviour, CaptureConfig, CrossTraffic, Datagram, DatagramSource, Ending, Extras,
+    FlowConfig, History, Packet, PacketFate, Record, Resolution, ReturnLink, Scenario, Simulation,
+    Stage, WatchConfig, history, limiter,
 };

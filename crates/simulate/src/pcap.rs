@@ -2,25 +2,10 @@
 
 use std::io::{self, Write};
 
+use whydrop_network::Resolution;
+
 /// Simulations begin at this time: 2024-05-14 09:26:40 UTC.
 pub const EPOCH_NS: i64 = 1_715_678_800_000_000_000;
-
-/// Resolution of the timestamps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    Nanoseconds,
-    Microseconds,
-}
-
-impl Resolution {
-    /// The name in a truth file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nanoseconds => "ns",
-            Self::Microseconds => "us",
-        }
-    }
-}
 
 /// The type of an Ethernet capture (LINKTYPE_ETHERNET).
 const LINK_TYPE: u32 = 1;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use whydrop_hosts::{Reason, Segment, Toward};
 
-use crate::history::{History, PacketFate};
-use crate::limiter::Account;
-use crate::scenario::FlowConfig;
+use whydrop_network::FlowConfig;
+use whydrop_network::history::{History, PacketFate};
+use whydrop_network::limiter::Account;
 
 /// The fate of one connection's data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use whydrop_hosts::{Segment, Toward};
 
-use crate::history::Datagram;
+use whydrop_network::history::Datagram;
 
 /// A packet between the hosts, as it is on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,7 +10,7 @@ use whydrop_path::Ecn;
 
 use super::crossing::Body;
 use crate::headers::{self, Endpoints, IpMarks};
-use crate::history::Datagram;
+use whydrop_network::history::Datagram;
 
 /// The headers around the IP packets at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use whydrop_path::Random;
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Clock, Point, Sniffer};
 use super::world::{Flow, Realism, SimulatedPair};
-use crate::calendar::Calendar;
 use path::Path;
+use whydrop_network::Calendar;
 
 /// Payload of a full segment: 1500 bytes of IP with timestamps.
 pub const PAYLOAD_BYTES: u32 = 1_448;

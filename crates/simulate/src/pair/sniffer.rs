@@ -5,7 +5,8 @@ use whydrop_path::Random;
 
 use super::crossing::{Body, Crossing};
 use super::frame::Link;
-use crate::pcap::{EPOCH_NS, Resolution};
+use crate::pcap::EPOCH_NS;
+use whydrop_network::Resolution;
 
 /// In the direction of data, B is before the path element and Y behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

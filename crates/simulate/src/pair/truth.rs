@@ -6,7 +6,7 @@ use whydrop_hosts::Reason;
 use super::crossing::{Body, Crossing};
 use super::sniffer::{Point, Sighting, Sniffer};
 use super::world::{Flow, SimulatedPair};
-use crate::limiter::Account;
+use whydrop_network::limiter::Account;
 
 /// Counts of wire packets that both captures should contain: they passed during the coverage of both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::crossing::Crossing;
 use super::frame::Ends;
 use super::sniffer::{Point, Sighting, Sniffer};
 use crate::headers::Endpoints;
-use crate::limiter::Account;
+use whydrop_network::limiter::Account;
 
 /// Everything about a pair of captures.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::run::{ScoreError, Scoring, capture, print_failures, read_truth};
 use super::statistics::list;
-use crate::limiter::Limiter;
+use whydrop_network::limiter::Limiter;
 
 /// The tolerance of a limiter's share of the time.
 const NEAR: f64 = 0.05;

@@ -11,10 +11,10 @@ use super::world::{World, single};
 use super::{Independent, Oracle, SuiteConfig, write_all};
 use crate::capture::write_capture;
 use crate::files::{self, WriteError, at};
-use crate::history::History;
-use crate::network::Simulation;
-use crate::scenario::{CaptureConfig, FlowConfig};
 use crate::truth::{FlowTruth, cross_traffic, flow_truths, flows_json};
+use whydrop_network::Simulation;
+use whydrop_network::history::History;
+use whydrop_network::{CaptureConfig, FlowConfig};
 
 /// A draw that does not show its kind (a policer that never dropped) is repeated, up to this often.
 const MOST_DRAWS: u64 = 40;

@@ -5,8 +5,8 @@ use super::draw::paths::{self, Depth, Fair, Lossy, Policed};
 use super::draw::{Law, hosts};
 use super::shows::{LEAST_HOST_LIMITED, LEAST_OUTAGE, LEAST_WINDOW_LIMITED, Observed};
 use super::world::{World, pair};
-use crate::limiter::Limiter;
 use crate::truth::FlowTruth;
+use whydrop_network::limiter::Limiter;
 use whydrop_path::Random;
 
 /// A kind of captures, or of pairs of them.

@@ -31,9 +31,9 @@ mod world;
 use whydrop_path::Random;
 
 use crate::files::WriteError;
-use crate::scenario::FlowConfig;
 pub use kind::{CAPTURES, Kind, PAIRS};
 pub use oracle::Oracle;
+use whydrop_network::FlowConfig;
 pub use world::TAP_NAMES;
 
 /// Which part of the suite: for tuning, or for validation afterwards.

@@ -5,7 +5,7 @@ use whydrop_hosts::Toward;
 use whydrop_path::{Arrival, Outcome, PathElement, replay};
 
 use super::world::single::ELEMENT;
-use crate::history::{History, PacketFate};
+use whydrop_network::history::{History, PacketFate};
 
 /// The drops that the hop itself would make of the captured packets, compared with the actual drops. They differ
 /// because of jitter between the capture and the hop, and because of packets that are not in the capture; no diagnosis

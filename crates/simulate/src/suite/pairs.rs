@@ -11,11 +11,11 @@ use super::treatments;
 use super::world::{self, World};
 use super::{Independent, SuiteConfig, write_all};
 use crate::files::WriteError;
-use crate::history::{History, Packet, PacketFate};
-use crate::limiter::Account;
-use crate::network::Simulation;
 use crate::pair::{self, Body, Crossing, SimulatedPair};
 use crate::score::{RATE, burst_share};
+use whydrop_network::Simulation;
+use whydrop_network::history::{History, Packet, PacketFate};
+use whydrop_network::limiter::Account;
 
 /// A draw that does not show its kind is repeated, up to this often.
 pub(super) const MOST_DRAWS: u64 = 60;

@@ -1,9 +1,9 @@
 //! Evidence in a simulated pair: losses or none, waits, overtaking, marks, and limits of its connections.
 
 use super::windows;
-use crate::history::{History, PacketFate};
-use crate::limiter::{Account, Limiter};
 use crate::pair::{self, Counts, Crossing, Sighting, SimulatedPair};
+use whydrop_network::history::{History, PacketFate};
+use whydrop_network::limiter::{Account, Limiter};
 
 /// The least share of the time in flight with a full window, if the window is the limiter.
 pub const LEAST_WINDOW_LIMITED: f64 = 0.6;

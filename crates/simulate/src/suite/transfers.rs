@@ -11,10 +11,10 @@ use super::pairs::{draw_world, run};
 use super::world::{Part, World, pair::BEFORE, pair::BEYOND, pair::ONWARD, parsed};
 use super::{Independent, SuiteConfig, Without, write_all};
 use crate::files::WriteError;
-use crate::history::{History, Packet, PacketFate};
-use crate::limiter::{Account, Limiter};
 use crate::pair::{self, SimulatedPair};
-use crate::scenario::Application;
+use whydrop_network::Application;
+use whydrop_network::history::{History, Packet, PacketFate};
+use whydrop_network::limiter::{Account, Limiter};
 
 /// The least number of data packets in a transfer, and the largest payload, drawn uniformly over its logarithm.
 const LEAST_PACKETS: usize = 8;

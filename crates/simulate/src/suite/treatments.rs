@@ -7,7 +7,7 @@ use whydrop_path::Random;
 
 use super::world::{MS, World, logarithmic_ns, pair, parsed, pick};
 use crate::pair::{Link, Offload, OffloadStamp, Sniffer, Translation};
-use crate::pcap::Resolution;
+use whydrop_network::Resolution;
 
 /// If captures begin or end among the packets, one at the edge may or may not be counted.
 pub const EDGE: f64 = 0.04;

@@ -2,7 +2,7 @@
 
 use whydrop_hosts::Toward;
 
-use crate::history::{History, PacketFate};
+use whydrop_network::history::{History, PacketFate};
 
 /// Less room than this many segments counts as none: receivers and senders both wait for more.
 const ROOM_SEGMENTS: u64 = 2;

@@ -4,10 +4,10 @@ use serde_json::Value;
 use whydrop_hosts::{Algorithm, Pacing, ReceiverConfig, SenderConfig};
 use whydrop_path::{PathSpec, Random, overhead};
 
-use crate::network::{DatagramSource, Extras, WatchConfig};
 use crate::pair::{Flow, SimulatedPair};
-use crate::pcap::Resolution;
-use crate::scenario::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
+use whydrop_network::Resolution;
+use whydrop_network::{Application, CaptureConfig, FlowConfig, Scenario, Stage};
+use whydrop_network::{DatagramSource, Extras, WatchConfig};
 
 pub const MS: i64 = 1_000_000;
 pub const MBIT: f64 = 1e6;

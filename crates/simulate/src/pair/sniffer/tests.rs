@@ -1,7 +1,7 @@
 use whydrop_hosts::{Reason, SackBlocks, Segment, flags};
 
 use super::*;
-use crate::history::Datagram;
+use whydrop_network::history::Datagram;
 
 const MSS: u32 = 1_000;
 

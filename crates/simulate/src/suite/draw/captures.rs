@@ -7,10 +7,10 @@ use super::{
     Bursts, Hidden, Law, allowed_bps, early_drops, in_service, losses, set_receive_buffer,
     small_buffer,
 };
-use crate::scenario::{Application, CrossTraffic, FlowConfig};
 use crate::suite::world::{
     FULL_PACKET_BYTES, MBIT, MS, World, flow, logarithmic_ns, parsed, pick, single,
 };
+use whydrop_network::{Application, CrossTraffic, FlowConfig};
 
 /// The implementation of a policer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use whydrop_path::Random;
 
 use super::paths::{behave, set_wide_link, slow_line};
 use super::{allowed_bps, set_receive_buffer, small_buffer};
-use crate::scenario::{Application, Behaviour};
 use crate::suite::world::{MBIT, MOST_BYTES, MS, World, logarithmic_ns, pair, pick};
+use whydrop_network::{Application, Behaviour};
 
 /// A path that limits nothing.
 fn wide_path(world: &mut World, random: &mut Random) {

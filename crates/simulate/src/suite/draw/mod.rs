@@ -7,7 +7,7 @@ pub mod paths;
 use whydrop_path::Random;
 
 use super::world::{World, logarithmic_ns};
-use crate::scenario::CrossTraffic;
+use whydrop_network::CrossTraffic;
 
 /// A law of queue management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use whydrop_path::{ElementSpec, PathSpec, Random, overhead};
 
 use super::{Bursts, Hidden, Law, early_drops, in_service, losses, set_receive_buffer};
-use crate::network::ReturnLink;
-use crate::scenario::Behaviour;
 use crate::suite::observer;
 use crate::suite::world::{FULL_PACKET_BYTES, MBIT, MS, World, logarithmic_ns, pair, parsed, pick};
+use whydrop_network::Behaviour;
+use whydrop_network::ReturnLink;
 
 /// A policer, alone or with another limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

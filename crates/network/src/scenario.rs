@@ -3,8 +3,6 @@
 use whydrop_hosts::{ReceiverConfig, SenderConfig};
 use whydrop_path::PathElement;
 
-use crate::pcap::Resolution;
-
 /// A path with the traffic on it. All connections and the cross traffic share it.
 #[derive(Default)]
 pub struct Scenario {
@@ -187,6 +185,23 @@ impl Default for CaptureConfig {
             segmentation_offload: false,
             missed: 0.0,
             begins_ns: 0,
+        }
+    }
+}
+
+/// Resolution of the timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    Nanoseconds,
+    Microseconds,
+}
+
+impl Resolution {
+    /// The name in a truth file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
         }
     }
 }
