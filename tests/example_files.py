@@ -10,5 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 POLICED = EXAMPLES / "policed-download.pcap.zst"
+POLICED_FAR = EXAMPLES / "policed-download-far.pcap.zst"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

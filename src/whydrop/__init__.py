@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from whydrop._core import CaptureError, __version__
     from whydrop.act.abilities import Ability, doctor
     from whydrop.api.changing import fix, pace, pace_forget, pace_keep, pace_revert, pace_status
-    from whydrop.api.explaining import Explanation, explain
+    from whydrop.api.explaining import Explanation, explain, predict
     from whydrop.api.measuring import (
         batch,
         batch_plan,
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.predicting.prediction import ChangeError, Prediction
+    from whydrop.explaining.predicting.setting import PredictionError
     from whydrop.explaining.replaying import ModelError
     from whydrop.measure.deploying import Deployed
     from whydrop.measure.handle import Run
@@ -84,7 +86,7 @@ _HOMES = {
     for module, names in {
         "whydrop._core": "CaptureError __version__",
         "whydrop.act.abilities": "Ability doctor",
-        "whydrop.api.explaining": "Explanation explain",
+        "whydrop.api.explaining": "Explanation explain predict",
         "whydrop.api.measuring": (
             "batch batch_plan deploy depth describe_test new_secret responder roll run start tests watch watch_live"
         ),
@@ -101,6 +103,8 @@ _HOMES = {
         "whydrop.explaining.matching": "Matching match",
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
+        "whydrop.explaining.predicting.prediction": "ChangeError Prediction",
+        "whydrop.explaining.predicting.setting": "PredictionError",
         "whydrop.explaining.replaying": "ModelError",
         "whydrop.measure.deploying": "Deployed",
         "whydrop.measure.handle": "Run",
@@ -121,6 +125,7 @@ __all__ = [
     "Capture",
     "CaptureError",
     "Cause",
+    "ChangeError",
     "Changes",
     "ClockInterval",
     "Deployed",
@@ -140,6 +145,8 @@ __all__ = [
     "Parameter",
     "Plot",
     "PortStates",
+    "Prediction",
+    "PredictionError",
     "Recording",
     "Responder",
     "Roll",
@@ -181,6 +188,7 @@ __all__ = [
     "plot_table",
     "port_history",
     "port_states",
+    "predict",
     "responder",
     "roll",
     "run",

@@ -415,6 +415,17 @@ impl Connection {
         }
     }
 
+    /// A packet with this much data has left the server's own queue: the next may follow.
+    pub fn left_host(&mut self, now_ns: i64, payload_bytes: u32) -> Vec<Segment> {
+        let mut sent = Vec::new();
+        self.sender.on_left_host(u64::from(payload_bytes));
+        if !self.is_over() {
+            self.transmit(now_ns, &mut sent);
+            self.note_state(now_ns);
+        }
+        sent
+    }
+
     fn data(&mut self, now_ns: i64, transmission: Transmission) -> Segment {
         let (start, end) = transmission.range;
         let push = if transmission.push { flags::PSH } else { 0 };

@@ -191,7 +191,10 @@ impl Simulation {
             Event::ServerTimer { flow } => self.server_timer(flow),
             Event::ClientTimer { flow } => self.client_timer(flow),
             Event::Reach { stage, packet } if stage < self.stages.len() => {
-                self.reach_stage(stage, packet)
+                self.reach_stage(stage, packet);
+                if stage == 1 {
+                    self.left_host(packet);
+                }
             }
             Event::Reach { packet, .. } => self.reach_client(packet),
             Event::Poll { stage } => self.poll(stage),
@@ -364,7 +367,24 @@ impl Simulation {
                     packet,
                 },
             ),
-            None => self.packets[packet].fate = PacketFate::Dropped { stage },
+            None => {
+                self.packets[packet].fate = PacketFate::Dropped { stage };
+                if stage == 0 {
+                    self.left_host(packet);
+                }
+            }
+        }
+    }
+
+    /// Reports to a sender with small queues that a packet has left the first stage, its own interface.
+    fn left_host(&mut self, packet: usize) {
+        let Some(segment) = self.packets[packet].segment else {
+            return;
+        };
+        if self.connections[segment.flow].config.sender.small_queues {
+            let more = self.connections[segment.flow].left_host(self.now_ns, segment.payload_bytes);
+            self.send_all(more);
+            self.set_timers(segment.flow);
         }
     }
 

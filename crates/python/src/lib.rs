@@ -12,6 +12,7 @@ mod guard;
 mod host;
 mod json;
 mod packets;
+mod predictions;
 mod progress;
 mod reduce;
 mod replay;
@@ -42,6 +43,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reduce::reduce, module)?)?;
     module.add_function(wrap_pyfunction!(replay::path, module)?)?;
     module.add_function(wrap_pyfunction!(replay::elements, module)?)?;
+    module.add_function(wrap_pyfunction!(predictions::predict, module)?)?;
+    module.add_function(wrap_pyfunction!(predictions::changed_setting, module)?)?;
     module.add_class::<replay::Passages>()?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;

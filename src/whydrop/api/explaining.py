@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from whydrop.explaining.document import Verdict
     from whydrop.explaining.hints import PairHints
+    from whydrop.explaining.predicting.prediction import Prediction
     from whydrop.recording.recording import Recording
 
 
@@ -93,6 +94,35 @@ def _time(moment: float | datetime | None) -> float | None:
     if isinstance(moment, datetime):
         return round(moment.timestamp() * 1_000_000) * 1000
     return None if moment is None else float(moment)
+
+
+def predict(
+    *sources: str | PathLike[str], changes: Sequence[str] = (), control: str | None = None, runs: int = 20
+) -> Prediction:
+    """Predict what changes of the path or of the senders would bring to the connections of captures.
+
+    Args:
+        sources: one capture, or captures of one path, as for :func:`explain`.
+        changes: such as ``"policer.burst=200kB"``, ``"aqm=fq_codel"``, ``"pace=9M"`` or ``"cc=bbr"``
+            (docs/prediction.md).
+        control: the congestion control of the senders, ``"cubic"``, ``"reno"`` or ``"bbr"``; by default the one that
+            reproduces the captures best.
+        runs: how often the connections are simulated, with and without the changes.
+
+    Raises:
+        whydrop.CaptureError: a capture could not be analysed.
+        whydrop.PredictionError: the captures have nothing that could be run.
+        whydrop.ChangeError: a change is not understood, or does not fit the path.
+
+    >>> import whydrop
+    >>> both = "examples/policed-download.pcap.zst", "examples/policed-download-far.pcap.zst"
+    >>> found = whydrop.predict(*both, changes=["policer.burst=400kB"], runs=4)
+    >>> found.changed_path.split(",")[1]
+    'burst=400kB'
+    """
+    from whydrop.explaining.predicting.prediction import predict
+
+    return predict(explain(*sources), changes, control, runs)
 
 
 class Explanation(Explained):

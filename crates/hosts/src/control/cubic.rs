@@ -1,16 +1,30 @@
-//! CUBIC (RFC 9438): the window follows a cubic function of the time since the last reduction.
+//! CUBIC (RFC 9438) as in Linux (`net/ipv4/tcp_cubic.c`): windows are whole packets, and grow by one for each so many
+//! that are acknowledged.
 
 use super::{Acked, Controller};
 
-/// RFC 9438, section 4.6 and 5.1: multiplicative decrease and aggressiveness.
-const BETA: f64 = 0.7;
+/// Multiplicative decrease: 717 of 1024 (RFC 9438, section 4.6: 0.7).
+const BETA: f64 = 717.0 / 1024.0;
+/// Aggressiveness (section 5.1).
 const C: f64 = 0.4;
+/// Packets acknowledged, for each of the window, until a Reno-friendly window is one larger (section 4.3):
+/// (1 + beta) / (3 (1 - beta)), rounded to eighths.
+const RENO_FRIENDLY: f64 = 15.0 / 8.0;
+/// The growth is computed again when the window has changed, or after 1/32 s.
+const COMPUTED_EVERY_NS: i64 = 31_250_000;
+/// One packet for each of this many acknowledged, at most and, before the first loss, at least.
+const FASTEST: f64 = 2.0;
+const SLOWEST_AT_FIRST: f64 = 20.0;
+/// Where the function is below the window, it hardly grows.
+const BELOW: f64 = 100.0;
 
 #[derive(Debug, Default)]
 pub struct Cubic {
-    /// The window before the last reduction, and when the present epoch began.
+    /// The window before the last reduction; 0 before the first.
     w_max: f64,
     epoch: Option<Epoch>,
+    /// Packets acknowledged since the window last grew.
+    counted: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -19,45 +33,93 @@ struct Epoch {
     /// Seconds to reach `origin`.
     k_s: f64,
     origin: f64,
-    /// The window NewReno would have.
+    /// The window NewReno would have, and the packets acknowledged since it last grew.
     reno: f64,
+    reno_counted: f64,
+    /// Packets acknowledged for each by which the window grows, and the window and time for which that was computed.
+    packets_each: f64,
+    computed_for: f64,
+    computed_ns: i64,
+}
+
+impl Epoch {
+    fn new(now_ns: i64, cwnd: f64, w_max: f64) -> Self {
+        Self {
+            start_ns: now_ns,
+            k_s: ((w_max - cwnd).max(0.0) / C).cbrt(),
+            origin: w_max.max(cwnd),
+            reno: cwnd,
+            reno_counted: 0.0,
+            packets_each: f64::INFINITY,
+            computed_for: 0.0,
+            computed_ns: i64::MIN,
+        }
+    }
+
+    /// `bictcp_update`.
+    fn update(&mut self, cwnd: f64, acked: Acked, w_max: f64) {
+        self.reno_counted += acked.packets;
+        let is_recent = acked.now_ns.saturating_sub(self.computed_ns) <= COMPUTED_EVERY_NS;
+        if self.computed_for == cwnd && is_recent {
+            return;
+        }
+        (self.computed_for, self.computed_ns) = (cwnd, acked.now_ns);
+        let t_s = (acked.now_ns - self.start_ns + acked.least_rtt_ns) as f64 / 1e9;
+        let target = (C * (t_s - self.k_s).powi(3) + self.origin).floor();
+        let by_function = match target > cwnd {
+            true => (cwnd / (target - cwnd)).floor(),
+            false => BELOW * cwnd,
+        };
+        let at_first = if w_max == 0.0 {
+            SLOWEST_AT_FIRST
+        } else {
+            f64::INFINITY
+        };
+        let by_reno = self.by_reno(cwnd);
+        self.packets_each = by_function.min(at_first).min(by_reno).max(FASTEST);
+    }
+
+    fn by_reno(&mut self, cwnd: f64) -> f64 {
+        let each = (cwnd * RENO_FRIENDLY).floor().max(1.0);
+        let grown = (self.reno_counted / each).floor();
+        self.reno += grown;
+        self.reno_counted -= grown * each;
+        match self.reno > cwnd {
+            true => (cwnd / (self.reno - cwnd)).floor(),
+            false => f64::INFINITY,
+        }
+    }
 }
 
 impl Controller for Cubic {
-    /// RFC 9438, sections 4.2 to 4.5.
     fn grow(&mut self, cwnd: f64, acked: Acked) -> f64 {
         let w_max = self.w_max;
-        let epoch = self.epoch.get_or_insert_with(|| {
-            let distance = (w_max - cwnd).max(0.0);
-            Epoch {
-                start_ns: acked.now_ns,
-                k_s: (distance / C).cbrt(),
-                origin: w_max.max(cwnd),
-                reno: cwnd,
-            }
-        });
-        let t_s = (acked.now_ns - epoch.start_ns + acked.smoothed_rtt_ns) as f64 / 1e9;
-        let cubic = C * (t_s - epoch.k_s).powi(3) + epoch.origin;
-        let alpha = if epoch.reno < w_max {
-            3.0 * (1.0 - BETA) / (1.0 + BETA)
-        } else {
-            1.0
-        };
-        epoch.reno += alpha * acked.packets / cwnd;
-        // At most half as much again in a round trip (section 4.4).
-        let target = cubic.clamp(cwnd, 1.5 * cwnd).max(epoch.reno);
-        cwnd + (target - cwnd) / cwnd * acked.packets
+        let epoch = (self.epoch).get_or_insert_with(|| Epoch::new(acked.now_ns, cwnd, w_max));
+        epoch.update(cwnd, acked, w_max);
+        // `tcp_cong_avoid_ai`.
+        let each = epoch.packets_each;
+        let mut cwnd = cwnd;
+        if self.counted >= each {
+            self.counted = 0.0;
+            cwnd += 1.0;
+        }
+        self.counted += acked.packets;
+        if self.counted >= each {
+            let grown = (self.counted / each).floor();
+            self.counted -= grown * each;
+            cwnd += grown;
+        }
+        cwnd
     }
 
     fn on_loss(&mut self, cwnd: f64, _in_flight: f64) -> f64 {
         self.epoch = None;
-        let converging = cwnd < self.w_max;
-        self.w_max = if converging {
-            cwnd * (1.0 + BETA) / 2.0
-        } else {
-            cwnd
+        // Fast convergence (section 4.7).
+        self.w_max = match cwnd < self.w_max {
+            true => (cwnd * (1.0 + BETA) / 2.0).floor(),
+            false => cwnd,
         };
-        (cwnd * BETA).max(2.0)
+        (cwnd * BETA).floor().max(2.0)
     }
 
     fn restart(&mut self) {
@@ -69,13 +131,14 @@ impl Controller for Cubic {
 mod tests {
     use super::super::{Algorithm, Congestion};
 
+    const RTT_NS: i64 = 100_000_000;
+
     #[test]
     fn cubic_is_back_at_its_old_window_after_k_seconds() {
-        const RTT_NS: i64 = 100_000_000;
         // W_max 100, reduced to 70: K = cbrt(30 / 0.4) = 4.217 s.
         let mut cubic = Congestion::new(Algorithm::Cubic, 100.0, false);
         cubic.cwnd = cubic.on_loss(100.0);
-        assert!((cubic.cwnd - 70.0).abs() < 1e-9);
+        assert_eq!(cubic.cwnd, 70.0);
         let mut now_ns = 0;
         while now_ns < 4_217_000_000 {
             cubic.on_acked(now_ns, cubic.cwnd, RTT_NS);
@@ -84,5 +147,17 @@ mod tests {
         assert!((cubic.cwnd - 100.0).abs() < 1.5, "{}", cubic.cwnd);
         (0..40).for_each(|i| cubic.on_acked(now_ns + i * RTT_NS, cubic.cwnd, RTT_NS));
         assert!(cubic.cwnd > 120.0, "and grows beyond it: {}", cubic.cwnd);
+    }
+
+    #[test]
+    fn a_small_window_grows_like_renos_by_about_half_a_packet_a_round_trip() {
+        let mut cubic = Congestion::new(Algorithm::Cubic, 20.0, false);
+        cubic.cwnd = cubic.on_loss(20.0);
+        assert_eq!(cubic.cwnd, 14.0);
+        let rtt_ns = 10_000_000;
+        for round in 0..30 {
+            cubic.on_acked(round * rtt_ns, cubic.cwnd, rtt_ns);
+        }
+        assert!((28.0..=31.0).contains(&cubic.cwnd), "{}", cubic.cwnd);
     }
 }

@@ -13,13 +13,14 @@ use crate::sender::RateSample;
 use bbr::Bbr;
 use cubic::Cubic;
 use fixed::Fixed;
+pub use hystart::Sampled;
 use new_reno::NewReno;
 pub use window::Congestion;
 
 /// The algorithm of a sender.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Algorithm {
-    /// RFC 9438.
+    /// RFC 9438 as in Linux, with its HyStart.
     Cubic,
     /// RFC 5681 with the recovery of RFC 6675.
     NewReno,
@@ -84,7 +85,7 @@ pub trait Controller: Debug + Send {
 pub struct Acked {
     pub now_ns: i64,
     pub packets: f64,
-    pub smoothed_rtt_ns: i64,
+    pub least_rtt_ns: i64,
 }
 
 /// The state of the path as an acknowledgment shows it.

@@ -1,6 +1,6 @@
 //! The congestion window: slow start, and what happens to every window after silence.
 
-use super::hystart::HyStart;
+use super::hystart::{HyStart, Sampled};
 use super::{Acked, Algorithm, Controller, PathSample};
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Congestion {
     pub fn new(algorithm: Algorithm, initial_window: f64, hystart: bool) -> Self {
         Self {
             controller: algorithm.controller(initial_window),
-            hystart: hystart.then(HyStart::default),
+            hystart: (hystart && algorithm == Algorithm::Cubic).then(HyStart::default),
             cwnd: initial_window,
             ssthresh: f64::INFINITY,
         }
@@ -36,7 +36,7 @@ impl Congestion {
     }
 
     /// Grows the window after `acked` packets were acknowledged while it was the limit.
-    pub fn on_acked(&mut self, now_ns: i64, acked: f64, smoothed_rtt_ns: i64) {
+    pub fn on_acked(&mut self, now_ns: i64, acked: f64, least_rtt_ns: i64) {
         let mut left = acked;
         if self.in_slow_start() {
             let growth = left.min(self.ssthresh - self.cwnd);
@@ -47,7 +47,7 @@ impl Congestion {
             let acked = Acked {
                 now_ns,
                 packets: left,
-                smoothed_rtt_ns,
+                least_rtt_ns,
             };
             self.cwnd = self.controller.grow(self.cwnd, acked);
         }
@@ -100,12 +100,12 @@ impl Congestion {
         self.controller.restart();
     }
 
-    /// Leaves slow start when the RTT of a round shows that a queue is building. `round`: what is acknowledged and sent.
-    pub fn on_rtt(&mut self, rtt_ns: i64, min_rtt_ns: i64, round: (u64, u64)) {
-        let Some(hystart) = &mut self.hystart else {
-            return;
-        };
-        if hystart.on_rtt(self.cwnd, rtt_ns, min_rtt_ns, round) && self.in_slow_start() {
+    /// Leaves slow start when a round of acknowledgments shows that the path is full.
+    pub fn on_rtt(&mut self, sample: Sampled) {
+        if self.in_slow_start()
+            && let Some(hystart) = &mut self.hystart
+            && hystart.on_rtt(self.cwnd, sample)
+        {
             self.ssthresh = self.cwnd;
         }
     }

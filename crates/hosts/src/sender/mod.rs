@@ -7,7 +7,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 
-use crate::control::{Algorithm, Congestion, PathSample};
+use crate::control::{Algorithm, Congestion, PathSample, Sampled};
 use crate::segment::{Range, Reason};
 use pacing::Pacer;
 pub use pacing::{Pace, Pacing};
@@ -42,7 +42,14 @@ pub struct SenderConfig {
     pub buffer_bytes: u64,
     /// Less than a full segment waits until all outstanding data is acknowledged (RFC 896; RFC 9293, section 3.7.4).
     pub nagle: bool,
+    /// Only few packets wait in the host's own queue (Linux's TCP small queues): the caller reports with
+    /// [`Sender::on_left_host`] when one has left it.
+    pub small_queues: bool,
 }
+
+/// The most that Linux hands to a queue at once, and the most in it (`tcp_limit_output_bytes`).
+const LARGEST_HANDOVER_BYTES: f64 = 65_536.0;
+const MOST_IN_HOST_BYTES: f64 = 1_048_576.0;
 
 impl Default for SenderConfig {
     fn default() -> Self {
@@ -59,6 +66,7 @@ impl Default for SenderConfig {
             slow_start_after_idle: true,
             buffer_bytes: 16_000_000,
             nagle: false,
+            small_queues: false,
         }
     }
 }
@@ -117,6 +125,8 @@ pub struct Sender {
     undo: Undo,
     una: u64,
     next: u64,
+    /// Payload in the host's own queue.
+    in_host_bytes: u64,
     /// End of the written data.
     written: u64,
     window_end: u64,
@@ -167,6 +177,7 @@ impl Sender {
             undo: Undo::default(),
             una: 1,
             next: 1,
+            in_host_bytes: 0,
             written: 1,
             window_end: 1,
             reordering_seen: false,
@@ -341,8 +352,14 @@ impl Sender {
         if let Some(sent_ns) = delivered.sent_once_ns.filter(|_| in_time) {
             let rtt_ns = now_ns - sent_ns;
             self.rtt.sample(rtt_ns);
-            self.congestion
-                .on_rtt(rtt_ns, self.rtt.min_ns(), (self.una, self.next));
+            self.congestion.on_rtt(Sampled {
+                now_ns,
+                rtt_ns,
+                min_rtt_ns: self.rtt.min_ns(),
+                acknowledged: self.una,
+                sent: self.next,
+                paced: self.config.pacing != Pacing::None,
+            });
         }
         if duplicate {
             self.undo.on_duplicate();
@@ -494,7 +511,7 @@ impl Sender {
             }
             return None;
         }
-        if !self.pacer.admits(now_ns) {
+        if !self.pacer.admits(now_ns) || self.own_queue_is_full() {
             return None;
         }
         let sent = match self.board.first_lost() {
@@ -514,6 +531,9 @@ impl Sender {
     }
 
     fn paced(&mut self, now_ns: i64, range: Range) {
+        if self.config.small_queues {
+            self.in_host_bytes += range.1 - range.0;
+        }
         let wire_bytes = range.1 - range.0 + 66;
         let slow_start = self.congestion.in_slow_start();
         // As in Linux, which uses the flight if recovery has made the window smaller than it.
@@ -527,6 +547,31 @@ impl Sender {
             own_bytes_per_s: self.own_pace().map(|rate| rate * wire_mss),
         };
         self.pacer.on_sent(now_ns, wire_bytes, pace);
+    }
+
+    /// Reports that a packet with this much data has left the host's own queue.
+    pub fn on_left_host(&mut self, payload_bytes: u64) {
+        self.in_host_bytes = self.in_host_bytes.saturating_sub(payload_bytes);
+    }
+
+    /// `tcp_small_queue_check`: at most about what leaves in two milliseconds at twice the present rate (1.2 times, after
+    /// slow start), in units of what it hands to the queue at once.
+    fn own_queue_is_full(&self) -> bool {
+        if !self.config.small_queues {
+            return false;
+        }
+        let factor = if self.congestion.in_slow_start() {
+            2.0
+        } else {
+            1.2
+        };
+        let window = self.congestion.cwnd.max(self.board.len() as f64).max(1.0);
+        let rtt_s = self.rtt.smoothed_ns().max(1) as f64 / 1e9;
+        let per_ms = factor * window * self.config.mss as f64 / rtt_s / 1024.0;
+        let at_once = per_ms
+            .min(LARGEST_HANDOVER_BYTES)
+            .max(2.0 * self.config.mss as f64);
+        self.in_host_bytes as f64 > (2.5 * at_once).min(MOST_IN_HOST_BYTES)
     }
 
     /// The rate at which its congestion control paces, segments per second.

@@ -172,7 +172,7 @@ impl Sender {
             }
             Recovery::Open | Recovery::Timeout { .. } if progress.advanced && grows => {
                 self.congestion
-                    .on_acked(now_ns, f64::from(progress.acked), self.rtt.smoothed_ns());
+                    .on_acked(now_ns, f64::from(progress.acked), self.rtt.min_ns());
             }
             _ => {}
         }

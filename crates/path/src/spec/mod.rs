@@ -353,6 +353,12 @@ impl ElementSpec {
         }
     }
 
+    /// True if packets wait in it up to a limit that a user may set.
+    pub fn has_limit(&self) -> bool {
+        Self::fields(self.name())
+            .is_some_and(|fields| fields.iter().any(|field| text::key(field.name) == "limit"))
+    }
+
     /// True if the packets that it drops, or delays, depend on a seed.
     pub fn is_random(&self) -> bool {
         Self::fields(self.name())

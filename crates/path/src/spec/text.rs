@@ -242,6 +242,33 @@ impl FromStr for ElementSpec {
     }
 }
 
+impl ElementSpec {
+    /// The same element with one field set, both as the text form has them. Of several fields of that name, such as a
+    /// limit in packets and one in bytes, it replaces all.
+    ///
+    /// # Errors
+    /// It has no such field, or the value is not one of it.
+    pub fn with(&self, key_of_field: &str, value: &str) -> Result<Self, SpecError> {
+        let fault = |message| SpecError {
+            element: self.name().to_owned(),
+            field: key_of_field.to_owned(),
+            message,
+        };
+        let fields = Self::fields(self.name()).unwrap_or_default();
+        let (name, value) = read(fields, key_of_field, value).map_err(fault)?;
+        let mut values = self.values();
+        for field in fields
+            .iter()
+            .filter(|field| key(field.name) == key_of_field)
+        {
+            values.remove(field.name);
+        }
+        values.insert("element".to_owned(), Value::from(self.name()));
+        values.insert(name.to_owned(), value);
+        serde_json::from_value(Value::Object(values)).map_err(|error| fault(error.to_string()))
+    }
+}
+
 /// The field that a setting concerns, and its value.
 fn read(fields: &[Field], wanted: &str, value: &str) -> Result<(&'static str, Value), String> {
     let mut expected = Vec::new();

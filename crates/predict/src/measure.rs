@@ -1,0 +1,133 @@
+//! Measurements of a simulated run.
+
+use serde::Serialize;
+use whydrop_hosts::{Segment, Toward};
+use whydrop_network::{History, Packet, PacketFate};
+
+use crate::setting::Setting;
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Of all connections: payload over the time from the first data to the acknowledgment of the last.
+    pub goodput_bps: f64,
+    /// Data packets that were dropped, as a share of those sent.
+    pub loss_rate: f64,
+    pub marked_rate: f64,
+    /// Time in the path beyond the least, over the packets that arrived: median and 95th percentile.
+    pub queueing_median_s: f64,
+    pub queueing_p95_s: f64,
+    pub flows: Vec<FlowOutcome>,
+}
+
+/// One connection of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowOutcome {
+    pub goodput_bps: f64,
+    pub packets: u64,
+    pub lost: u64,
+    pub marked: u64,
+    pub retransmitted: u64,
+}
+
+/// The counts of one connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    packets: u64,
+    lost: u64,
+    marked: u64,
+    retransmitted: u64,
+    first_ns: Option<i64>,
+    /// The end of the data that was sent in time.
+    sent: u64,
+    /// How much of it was acknowledged, and when.
+    acknowledged: u64,
+    acknowledged_ns: i64,
+}
+
+impl Outcome {
+    pub(crate) fn of(history: &History, setting: &Setting) -> Outcome {
+        let mut counts = vec![Counts::default(); setting.flows.len()];
+        let mut transits_ns = Vec::new();
+        for (packet, passed) in history.packets.iter().zip(&history.passed) {
+            if let Some(segment) = packet.segment {
+                let own = &mut counts[segment.flow];
+                let is_in_time = packet.sent_ns <= setting.duration_ns;
+                match segment.toward {
+                    Toward::Client if is_in_time && segment.payload_bytes > 0 => {
+                        own.add_data(packet, &segment);
+                        transits_ns.extend(transit_ns(*passed));
+                    }
+                    Toward::Client => {}
+                    Toward::Server => own.add_acknowledgment(packet, &segment),
+                }
+            }
+        }
+        Outcome::from_counts(&counts, transits_ns)
+    }
+
+    fn from_counts(counts: &[Counts], mut transits_ns: Vec<i64>) -> Outcome {
+        transits_ns.sort_unstable();
+        let least_ns = transits_ns.first().copied().unwrap_or(0);
+        let queueing_s = |share| (quantile(&transits_ns, share) - least_ns) as f64 / 1e9;
+        let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>() as f64;
+        let packets = sum(|one| one.packets).max(1.0);
+        let flows: Vec<FlowOutcome> = counts.iter().map(Counts::outcome).collect();
+        Outcome {
+            goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
+            loss_rate: sum(|one| one.lost) / packets,
+            marked_rate: sum(|one| one.marked) / packets,
+            queueing_median_s: queueing_s(0.5),
+            queueing_p95_s: queueing_s(0.95),
+            flows,
+        }
+    }
+}
+
+impl Counts {
+    fn add_data(&mut self, packet: &Packet, segment: &Segment) {
+        self.packets += 1;
+        self.lost += u64::from(matches!(packet.fate, PacketFate::Dropped { .. }));
+        self.marked += u64::from(packet.marked.is_some());
+        self.retransmitted += u64::from(segment.reason.is_retransmission());
+        self.first_ns.get_or_insert(packet.sent_ns);
+        self.sent = self.sent.max(segment.end());
+    }
+
+    fn add_acknowledgment(&mut self, packet: &Packet, segment: &Segment) {
+        if let PacketFate::Delivered { time_ns } = packet.fate
+            && segment.acknowledgment.min(self.sent) > self.acknowledged
+        {
+            self.acknowledged = segment.acknowledgment.min(self.sent);
+            self.acknowledged_ns = time_ns;
+        }
+    }
+
+    fn outcome(&self) -> FlowOutcome {
+        // The SYN counts as one.
+        let payload_bytes = self.acknowledged.saturating_sub(1);
+        let begin_ns = self.first_ns.unwrap_or(self.acknowledged_ns);
+        let time_s = (self.acknowledged_ns - begin_ns) as f64 / 1e9;
+        let goodput_bps = payload_bytes as f64 * 8.0 / time_s;
+        FlowOutcome {
+            goodput_bps: if time_s > 0.0 { goodput_bps } else { 0.0 },
+            packets: self.packets,
+            lost: self.lost,
+            marked: self.marked,
+            retransmitted: self.retransmitted,
+        }
+    }
+}
+
+/// Time in the path of a packet that left it.
+fn transit_ns(passed: [Option<i64>; 2]) -> Option<i64> {
+    let [entered_ns, left_ns] = passed;
+    Some(left_ns? - entered_ns?)
+}
+
+/// A quantile of sorted values, without interpolation; 0 of none.
+fn quantile(sorted: &[i64], share: f64) -> i64 {
+    let place = (share * sorted.len() as f64) as usize;
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(place.min(last)).copied().unwrap_or(0)
+}

@@ -1,0 +1,211 @@
+//! Runs of a setting, one for each seed, in parallel.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use whydrop_network::{
+    Application, Behaviour, Extras, FlowConfig, Scenario, Simulation, Stage, WatchConfig,
+};
+use whydrop_path::{Fifo, Limit, Random, SpecError};
+
+use crate::measure::Outcome;
+use crate::setting::{Flow, Load, Setting};
+
+/// Connections begin within this time of their start, and acknowledgments are delayed by up to the second: without
+/// them two runs would be the same, to the last packet.
+const START_SPREAD_NS: u64 = 2_000_000;
+const ACK_JITTER_NS: i64 = 20_000;
+/// The last data is still acknowledged, or retransmitted, in this time.
+const LINGERING_NS: i64 = 3_000_000_000;
+/// Portions of an application that writes at a rate.
+const WRITES_NS: i64 = 5_000_000;
+/// More than any connection carries, and far from overflow.
+const ENDLESS_BYTES: u64 = 1 << 50;
+/// Faster than any link, so that it delays nothing.
+const FAST_BPS: u64 = 400_000_000_000;
+
+/// Simulates a setting once for each seed; outcomes are in the order of the seeds.
+///
+/// # Errors
+/// The path makes no sense: which element and field.
+pub fn run(setting: &Setting, seeds: &[u64]) -> Result<Vec<Outcome>, SpecError> {
+    setting.path.build(0)?;
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut found: Vec<(usize, Outcome)> = thread::scope(|scope| {
+        let work = || {
+            let mut own = Vec::new();
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&seed) = seeds.get(place) else {
+                    return own;
+                };
+                own.push((place, once(setting, seed)));
+            }
+        };
+        let threads: Vec<_> = (0..workers.min(seeds.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    found.sort_by_key(|&(place, _)| place);
+    Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+fn once(setting: &Setting, seed: u64) -> Outcome {
+    let mut random = Random::new(seed);
+    let flows: Vec<FlowConfig> = (setting.flows.iter().enumerate())
+        .map(|(number, flow)| connection(setting, number, flow, &mut random))
+        .collect();
+    let behaviours = (setting.flows.iter())
+        .map(|flow| Behaviour {
+            ecn: flow.ecn,
+            client_repeats: true,
+            ..Behaviour::default()
+        })
+        .collect();
+    let scenario = Scenario {
+        seed,
+        stages: stages(setting, seed),
+        reverse_jitter_ns: ACK_JITTER_NS,
+        end_ns: setting.duration_ns + LINGERING_NS,
+        flows,
+        ..Scenario::default()
+    };
+    let extras = Extras {
+        behaviours,
+        ..Extras::default()
+    };
+    // When each packet reached the path, behind the line, and left it.
+    let watch = WatchConfig {
+        points: [1, 2],
+        seed,
+        ..WatchConfig::default()
+    };
+    let simulation = Simulation::new(scenario).with(extras).watching(watch);
+    Outcome::of(&simulation.run(), setting)
+}
+
+fn stages(setting: &Setting, seed: u64) -> Vec<Stage> {
+    let line_bps = setting
+        .line_bps
+        .map_or(FAST_BPS, |rate_bps| rate_bps as u64);
+    let line = Stage {
+        name: "line",
+        element: Box::new(Fifo::new(line_bps, Limit::NONE)),
+        reverse_delay_ns: 0,
+    };
+    let path = Stage {
+        name: "path",
+        element: setting.path.assemble(seed),
+        reverse_delay_ns: setting.round_trip_ns,
+    };
+    vec![line, path]
+}
+
+fn connection(setting: &Setting, number: usize, flow: &Flow, random: &mut Random) -> FlowConfig {
+    let [_, _, high, low] = (number as u32 + 2).to_be_bytes();
+    FlowConfig {
+        sender: flow.sender(),
+        receiver: flow.receiver(),
+        application: application(setting, flow),
+        client: [198, 18, high, low],
+        server: [198, 19, 0, 1],
+        client_port: 40_000,
+        server_port: 443,
+        start_ns: flow.start_ns + random.below(START_SPREAD_NS) as i64,
+        captured: false,
+        timestamps: true,
+        closes: false,
+        extra_rtt_ns: flow.extra_rtt_ns,
+    }
+}
+
+fn application(setting: &Setting, flow: &Flow) -> Application {
+    match flow.load {
+        Load::Full => Application::Chunks {
+            bytes: ENDLESS_BYTES,
+            count: 1,
+            pause_ns: 0,
+        },
+        Load::Rate { rate_bps } => Application::Stream {
+            bytes: (rate_bps * WRITES_NS as f64 / 8e9).ceil() as u64,
+            count: (setting.duration_ns / WRITES_NS)
+                .try_into()
+                .unwrap_or(u32::MAX),
+            interval_ns: WRITES_NS,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(path: &str) -> Setting {
+        Setting {
+            line_bps: Some(100e6),
+            duration_ns: 5_000_000_000,
+            ..Setting::one_flow(path.parse().unwrap(), 40_000_000)
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_outcome_whatever_runs_beside_it() {
+        let setting = setting("policer:rate=20M,burst=50kB");
+        let alone = run(&setting, &[7]).unwrap();
+        let among = run(&setting, &[5, 6, 7, 8]).unwrap();
+        assert_eq!(among[2], alone[0]);
+        assert_ne!(among[1], alone[0]);
+    }
+
+    #[test]
+    fn a_long_queue_carries_its_rate_and_delays_by_its_length() {
+        let outcome = &run(&setting("fifo:rate=20M,limit=200packets"), &[1]).unwrap()[0];
+        // 1448 of 1500 bytes are payload; the beginning takes some round trips.
+        assert!(
+            (17.5e6..=19.31e6).contains(&outcome.goodput_bps),
+            "{outcome:?}"
+        );
+        // 200 packets of 1500 bytes take 120 ms.
+        assert!(
+            (0.08..=0.121).contains(&outcome.queueing_p95_s),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn a_sender_that_writes_at_a_rate_has_that_goodput() {
+        let mut setting = setting("fifo:rate=20M,limit=200packets");
+        setting.flows[0].load = Load::Rate { rate_bps: 5e6 };
+        let outcome = &run(&setting, &[1]).unwrap()[0];
+        assert!(
+            (4.8e6..=5.2e6).contains(&outcome.goodput_bps),
+            "{outcome:?}"
+        );
+        assert_eq!(outcome.loss_rate, 0.0);
+    }
+
+    #[test]
+    fn a_small_receive_window_bounds_the_goodput() {
+        let mut setting = setting("delay:time=0ms");
+        setting.flows[0].receive_window_bytes = Some(64_000);
+        let outcome = &run(&setting, &[1]).unwrap()[0];
+        // 64 kB in 40 ms.
+        assert!(
+            (10e6..=12.9e6).contains(&outcome.goodput_bps),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn a_path_that_makes_no_sense_is_refused() {
+        let mut setting = setting("fifo:rate=20M,limit=200packets");
+        setting.path = whydrop_path::ElementSpec::policer(-1.0, 5.0).into();
+        assert!(run(&setting, &[1]).is_err());
+    }
+}

@@ -1,0 +1,46 @@
+"""``whydrop predict``: what a change would bring to the connections of captures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from whydrop.cli import ending, options
+from whydrop.cli.command import Command
+from whydrop.cli.explain import explained
+from whydrop.errors import Error
+
+EXAMPLES = """
+\b
+Examples:
+  whydrop predict sender.pcap receiver.pcap
+  whydrop predict a.pcap b.pcap --change policer.burst=200kB
+  whydrop predict a.pcap b.pcap --change queue.limit=300packets
+  whydrop predict capture.pcap --change pace=9M
+  whydrop predict capture.pcap --change aqm=fq_codel --change cc=bbr
+"""
+
+
+@click.command("predict", cls=Command, epilog=EXAMPLES)
+@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option("--change", "changes", multiple=True, metavar="NAME=VALUE",
+              help="Change the path (ELEMENT.FIELD, aqm, rtt, mtu) or the senders (cc, pace).")  # fmt: skip
+@click.option("--cc", "control", type=click.Choice(("cubic", "reno", "bbr")), metavar="NAME",
+              help="Congestion control: cubic, reno, bbr.  [default: the one that fits best]")  # fmt: skip
+@options.as_json
+def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str | None, as_json: bool) -> int:
+    """Predict what a change would bring to the connections of one capture, or two of one path (docs/prediction.md)."""
+    from whydrop.explaining.predicting.prediction import predict
+    from whydrop.show import prediction
+
+    try:
+        found = predict(explained(captures, tables=True), changes, control)
+    except (Error, OSError) as reason:
+        return ending.not_analysed(reason, captures)
+    if as_json:
+        ending.write_json(found.as_json(), indent=2 if sys.stdout.isatty() else None)
+    else:
+        ending.show(prediction.document(found))
+    return ending.NOT_ANALYSED if found.refusal is not None else 0

@@ -1,0 +1,229 @@
+"""A prediction: first what was recorded, then what a change would bring.
+
+The setting is run once for each of several seeds, which differ in the moments at which connections begin, in the
+delays of acknowledgments and in random numbers of the path. A prediction is the recorded value, multiplied by the
+ratio of a run with the change and one without it. Its interval has the spread of the ratios and the error with which
+the recorded value was reproduced.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from whydrop import _core
+from whydrop.errors import Mistake
+from whydrop.explaining.explained import Explained
+from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting.recorded import Quantities
+from whydrop.explaining.predicting.setting import PredictionError, settings
+from whydrop.explaining.replaying import readable
+
+Json = dict[str, Any]
+
+CONTROLS = ("cubic", "reno", "bbr")
+RUNS = 20
+# For the choice of the congestion control and of the law of queue management.
+_TRIAL_RUNS = 4
+# Recorded values must be reproduced within these: a share of goodput, a share of losses or so many of all packets, a
+# share of delay or so much time.
+GOODPUT_WITHIN = 0.15
+LOSS_WITHIN_SHARE, LOSS_WITHIN = 0.5, 0.001
+DELAY_WITHIN_SHARE, DELAY_WITHIN_S = 0.25, 0.002
+# In the units of the distance, of which 1 is all that is allowed of one quantity.
+_CLEARLY_BETTER = 0.5
+# An interval of 90 % of a normal distribution, and the least standard deviation of a model.
+_DEVIATIONS = 1.645
+_LEAST_DEVIATION = 0.03
+# Load beyond the greatest that was seen is not predicted; so much more is the same.
+_SAME_LOAD = 1.05
+
+
+class ChangeError(Mistake):
+    """A change that cannot be made; the message says what was expected."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A predicted value and its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Recorded values, those that the model reproduces, and those that a change would bring.
+
+    Attributes:
+        path: the fitted path in its text form, and with the changes.
+        control: the congestion control of the senders, and whether the user gave it.
+        changes: as the user wrote them.
+        recorded: what the captures show.
+        reproduced: the median of the runs without a change.
+        misses: quantities that the model does not reproduce; then nothing is predicted.
+        goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
+        refusal: why nothing is predicted, if so.
+    """
+
+    path: str
+    changed_path: str
+    control: str
+    is_control_given: bool
+    changes: tuple[str, ...]
+    recorded: Quantities
+    reproduced: Quantities
+    misses: tuple[str, ...]
+    goodput_bps: Value | None
+    loss_rate: Value | None
+    delay_p95_s: Value | None
+    refusal: str | None
+
+    def as_json(self) -> Json:
+        """As ``whydrop predict --json`` prints it."""
+        return asdict(self)
+
+
+def predict(found: Explained, changes: Sequence[str] = (), control: str | None = None, runs: int = RUNS) -> Prediction:
+    """Predict what changes would bring to the connections of captures.
+
+    Raises:
+        PredictionError: the captures have nothing that could be run.
+        ChangeError: a change is not understood, or does not fit the path.
+    """
+    was = recorded.quantities(found)
+    setting = _best(found, was, CONTROLS if control is None else (control,))
+    changed = _changed(setting, changes)
+    before = _run(setting, range(1, runs + 1))
+    reproduced = _median(before, was)
+    misses = tuple(_misses(was, reproduced))
+    refusal, after = None, None
+    if misses:
+        refusal = f"the model does not reproduce the recorded {' and '.join(misses)}"
+    elif changes:
+        # Other random numbers, so that the interval has the spread of both.
+        after = _run(changed, range(runs + 1, 2 * runs + 1))
+        refusal = _beyond(found, _median(after, was))
+    is_known = after is not None and refusal is None
+    of = (lambda name, least: _value(was, before, after or [], name, least)) if is_known else (lambda *_: None)
+    return Prediction(
+        readable(setting["path"]),
+        readable(changed["path"]),
+        setting["flows"][0]["control"],
+        control is not None,
+        tuple(changes),
+        was,
+        reproduced,
+        misses,
+        of("goodput_bps", 1.0),
+        of("loss_rate", LOSS_WITHIN),
+        None if was.delay_p95_s is None else of("delay_p95_s", DELAY_WITHIN_S),
+        refusal,
+    )
+
+
+def _best(found: Explained, was: Quantities, controls: Sequence[str]) -> Json:
+    """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
+    tried = [one for control in controls for one in settings(found, control)]
+    if len(tried) == 1:
+        return tried[0]
+    seeds = range(1, _TRIAL_RUNS + 1)
+
+    def badness(setting: Json) -> float:
+        rare = 0.0 if setting["flows"][0]["control"] == CONTROLS[0] else _CLEARLY_BETTER
+        return _distance(was, _median(_run(setting, seeds), was)) + rare
+
+    return min(tried, key=badness)
+
+
+def _changed(setting: Json, changes: Sequence[str]) -> Json:
+    text = json.dumps(setting)
+    for change in changes:
+        try:
+            text = _core.changed_setting(text, change)
+        except ValueError as reason:
+            raise ChangeError(f"--change {reason}") from None
+    changed: Json = json.loads(text)
+    return changed
+
+
+def _run(setting: Json, seeds: Sequence[int]) -> list[Quantities]:
+    try:
+        outcomes = json.loads(_core.predict(json.dumps(setting), list(seeds)))
+    except ValueError as reason:
+        raise PredictionError(f"the path cannot be run: {reason}") from None
+    return [Quantities(one["goodput_bps"], one["loss_rate"], one["queueing_p95_s"]) for one in outcomes]
+
+
+def _median(runs: Sequence[Quantities], was: Quantities) -> Quantities:
+    delay_s = None if was.delay_p95_s is None else float(np.median([one.delay_p95_s for one in runs]))
+    goodput_bps, loss_rate = (float(np.median([getattr(one, name) for one in runs])) for name in _FIRST)
+    return Quantities(goodput_bps, loss_rate, delay_s)
+
+
+_FIRST = ("goodput_bps", "loss_rate")
+
+
+def _distance(was: Quantities, found: Quantities) -> float:
+    """How far runs are from what was recorded, in units of what is allowed; no quantity outweighs all others."""
+    goodput = abs(math.log(max(found.goodput_bps, 1.0) / max(was.goodput_bps, 1.0))) / GOODPUT_WITHIN
+    loss = abs(found.loss_rate - was.loss_rate) / _allowed_loss(was.loss_rate)
+    delay = 0.0
+    if was.delay_p95_s is not None and found.delay_p95_s is not None:
+        delay = abs(found.delay_p95_s - was.delay_p95_s) / _allowed_delay_s(was.delay_p95_s)
+    return sum(min(one, 8.0) for one in (goodput, loss, delay))
+
+
+def _allowed_loss(rate: float) -> float:
+    return max(LOSS_WITHIN_SHARE * rate, LOSS_WITHIN)
+
+
+def _allowed_delay_s(delay_s: float) -> float:
+    return max(DELAY_WITHIN_SHARE * delay_s, DELAY_WITHIN_S)
+
+
+def _misses(was: Quantities, found: Quantities) -> list[str]:
+    misses = []
+    if not abs(found.goodput_bps - was.goodput_bps) <= GOODPUT_WITHIN * was.goodput_bps:
+        misses.append("goodput")
+    if not abs(found.loss_rate - was.loss_rate) <= _allowed_loss(was.loss_rate):
+        misses.append("loss rate")
+    if was.delay_p95_s is None or found.delay_p95_s is None:
+        return misses
+    if not abs(found.delay_p95_s - was.delay_p95_s) <= _allowed_delay_s(was.delay_p95_s):
+        misses.append("queueing delay")
+    return misses
+
+
+def _beyond(found: Explained, after: Quantities) -> str | None:
+    greatest_bps = recorded.greatest_load_bps(found)
+    if after.goodput_bps <= _SAME_LOAD * greatest_bps:
+        return None
+    return (
+        f"the model predicts {after.goodput_bps / 1e6:.3g} Mbit/s, and the path never saw more than "
+        f"{greatest_bps / 1e6:.3g} Mbit/s: what limits it beyond that does not show"
+    )
+
+
+def _value(
+    was: Quantities, before: Sequence[Quantities], after: Sequence[Quantities], name: str, least: float
+) -> Value:
+    """The recorded value times the ratio of the runs; ``least`` keeps ratios of small numbers from growing."""
+    recorded_value = getattr(was, name)
+    old, new = (np.array([getattr(one, name) for one in runs]) + least for runs in (before, after))
+    ratios = np.log(new / np.median(old))
+    error = math.log((recorded_value + least) / float(np.median(old)))
+    deviation = math.sqrt(float(np.var(ratios)) + float(np.var(np.log(old / np.median(old)))) + error**2)
+    deviation = max(deviation, _LEAST_DEVIATION)
+    middle = (recorded_value + least) * math.exp(float(np.median(ratios)))
+    bounds = (middle * math.exp(sign * _DEVIATIONS * deviation) - least for sign in (0.0, -1.0, 1.0))
+    # No more than the best run: where the path is full, an error of the model does not make it larger.
+    most = max(recorded_value, float(np.max(new)) - least) if name == "goodput_bps" else math.inf
+    value, low, high = (min(max(0.0, bound), most) for bound in bounds)
+    return Value(value, low, high)

@@ -1,0 +1,83 @@
+"""Recorded values of the quantities that are predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from whydrop.explaining.explained import Explained
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+# Arrivals are counted in intervals of this length to find the greatest load.
+_LOAD_INTERVAL_NS = 100_000_000
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """Quantities of a run, recorded or simulated.
+
+    Attributes:
+        goodput_bps: payload of all connections, each over the time from its first data to the acknowledgment of the
+            last.
+        loss_rate: lost data packets of those sent.
+        delay_p95_s: 95th percentile of the time in the path beyond the least; ``None`` where it was not captured.
+    """
+
+    goodput_bps: float
+    loss_rate: float
+    delay_p95_s: float | None
+
+
+def quantities(found: Explained) -> Quantities:
+    """The quantities of captures."""
+    segments = found.table("segments")
+    flows = segments["flow"].unique().to_list()
+    goodput_bps = sum(_goodput_bps(found, segments, flow) for flow in flows)
+    if found.pair is None:
+        lost = segments.filter(pl.col("fate") == "lost").height
+        return Quantities(goodput_bps, lost / max(1, segments.height), None)
+    data = data_crossings(found)
+    lost = data.filter(pl.col("crossing") == "lost").height
+    transits_s = data["transit_ns"].drop_nulls() / 1e9
+    delay_s = None if transits_s.is_empty() else float(transits_s.quantile(0.95) or 0.0) - float(transits_s.min())  # type: ignore[arg-type]
+    return Quantities(goodput_bps, lost / max(1, data.height), delay_s)
+
+
+def data_crossings(found: Explained) -> DataFrame:
+    """The data packets of the connections between two captures, in the direction of most data."""
+    crossings = found.table("crossings").filter(pl.col("payload_bytes") > 0)
+    carried = crossings.group_by("direction").agg(pl.col("payload_bytes").sum()).sort("payload_bytes", descending=True)
+    known = carried.filter(pl.col("direction") != "unknown")
+    if known.is_empty():
+        return crossings.clear()
+    return crossings.filter(pl.col("direction") == known["direction"][0])
+
+
+def arrivals(found: Explained) -> DataFrame:
+    """Times and sizes of data packets before the path: ``time_ns`` and ``ip_bytes``, in order of time."""
+    if found.pair is None:
+        return found.table("segments").select("time_ns", "ip_bytes").sort("time_ns")
+    data = data_crossings(found)
+    entry = "time_1_ns" if data.height and data["direction"][0] == "1-to-2" else "time_2_ns"
+    return data.select(pl.col(entry).alias("time_ns"), "ip_bytes").drop_nulls().sort("time_ns")
+
+
+def greatest_load_bps(found: Explained) -> float:
+    """The most that arrived before the path in 100 ms, as a rate of IP packets."""
+    every = arrivals(found).group_by(pl.col("time_ns") // _LOAD_INTERVAL_NS).agg(pl.col("ip_bytes").sum())
+    return float(every["ip_bytes"].max() or 0) * 8e9 / _LOAD_INTERVAL_NS  # type: ignore[arg-type]
+
+
+def _goodput_bps(found: Explained, segments: DataFrame, flow: int) -> float:
+    acks = found.table("acks").filter(pl.col("flow") == flow)
+    begin_ns = segments.filter(pl.col("flow") == flow)["time_ns"].min()
+    if acks.is_empty() or begin_ns is None:
+        return 0.0
+    acknowledged = acks["acknowledged"].max()
+    last_ns = acks.filter(pl.col("acknowledged") == acknowledged)["time_ns"].min()
+    time_ns = float(last_ns) - float(begin_ns)  # type: ignore[arg-type]
+    return float(acknowledged) * 8e9 / time_ns if time_ns > 0 else 0.0  # type: ignore[arg-type]

@@ -1,0 +1,154 @@
+"""The setting of a prediction: the fitted path, and senders as the captures show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from whydrop.errors import Error
+from whydrop.explaining.document import Verdict
+from whydrop.explaining.explained import Explained
+from whydrop.explaining.predicting import recorded
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+Json = dict[str, Any]
+
+
+class PredictionError(Error):
+    """No prediction can be made; the message says why."""
+
+
+# A limit that a connection met for this share of its time is part of its setting.
+_LIMITED_SHARE = 0.05
+_PACED_SHARE = 0.1
+# Connections with fewer data packets are left out.
+_LEAST_PACKETS = 10
+# Packets that come together within this time left the sender as one large segment.
+_TOGETHER_NS = 2_000
+# The line is as fast as the fastest runs of so many segments.
+_RUN = 8
+_FASTEST_RUNS = 0.999
+_ETHERNET_BYTES = 24
+_FASTEST_LINE_BPS = 100e9
+_FULL_BYTES = 1_000
+# Linux's defaults of queue management, and RED's usual proportion of its thresholds.
+_QUEUE_PACKETS = 1_000
+_FAIR_PACKETS = 10_240
+_CAKE_BYTES = 4_000_000
+_RED_SPAN = 3.0
+_RED_PROBABILITY = 0.1
+
+
+def settings(found: Explained, control: str) -> list[Json]:
+    """The settings that may have been, one for each path that explains the packets.
+
+    Raises:
+        PredictionError: nothing was found that a path could be made of.
+    """
+    verdict = found.verdicts[0] if found.verdicts else None
+    if verdict is None or not found.flows:
+        raise PredictionError("no TCP connection with data: nothing to predict")
+    flows = _flows(found, control)
+    base = {
+        "line_bps": _line_bps(found),
+        "round_trip_ns": min(flow.pop("rtt_ns") for flow in flows),
+        "duration_ns": int(found.table("segments")["time_ns"].max()) - min(flow["start_ns"] for flow in flows),  # type: ignore[arg-type]
+    }
+    first_ns = min(flow["start_ns"] for flow in flows)
+    for flow in flows:
+        flow["start_ns"] -= first_ns
+    return [{"path": path, "flows": flows, **base} for path in _paths(verdict)]
+
+
+def _paths(verdict: Verdict) -> list[Json]:
+    if verdict.path is not None:
+        return [dict(verdict.path)]
+    if verdict.cause in ("sender", "receiver-window", "none"):
+        return [{"elements": [{"element": "delay", "time_ns": 0}]}]
+    rate = verdict.parameters.get("drain_rate_bps")
+    if verdict.cause != "aqm" or rate is None:
+        raise PredictionError(
+            f"the headline is {verdict.cause}, which has no path that could be run; a policer, a queue, a shaper, "
+            "queue management, random loss or no loss at all was expected"
+        )
+    return [{"elements": [element]} for element in _managed(verdict, rate.value)]
+
+
+def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
+    """Laws of queue management with Linux's defaults: which one it is shows only when they are run."""
+    elements: list[Json] = [
+        {"element": "codel", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS},
+        {"element": "pie", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS},
+        {"element": "fq-codel", "rate_bps": rate_bps, "limit_packets": _FAIR_PACKETS},
+        {"element": "cake", "rate_bps": rate_bps, "limit_bytes": _CAKE_BYTES},
+    ]
+    threshold = verdict.parameters.get("threshold_s")
+    if threshold is not None:
+        packets = max(1.0, threshold.value * rate_bps / 8 / 1500)
+        red = {"min_packets": packets, "max_packets": _RED_SPAN * packets, "max_probability": _RED_PROBABILITY}
+        elements.append({"element": "red", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS, **red})
+    return elements
+
+
+def _flows(found: Explained, control: str) -> list[Json]:
+    segments, acks = found.table("segments"), found.table("acks")
+    rows = found.table("flows").to_dicts()
+    flows = []
+    for row in rows:
+        own = segments.filter(pl.col("flow") == row["flow"])
+        if own.height >= _LEAST_PACKETS and row["rtt_min_ns"] is not None:
+            flows.append(_flow(row, own, acks.filter(pl.col("flow") == row["flow"]), control))
+    if not flows:
+        raise PredictionError(
+            f"no connection has {_LEAST_PACKETS} data packets with a round-trip time; "
+            "a capture with acknowledgments, at the sender or before the path, was expected"
+        )
+    least_ns = min(flow["rtt_ns"] for flow in flows)
+    for flow in flows:
+        flow["extra_rtt_ns"] = flow["rtt_ns"] - least_ns
+    return flows
+
+
+def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str) -> Json:
+    shares = row["limits"] or {}
+    limited = {name for name, share in shares.items() if share is not None and share > _LIMITED_SHARE}
+    time_ns = max(1, row["end_ns"] - row["start_ns"])
+    header = (own["ip_bytes"] - own["payload_bytes"]).mode()[0]
+    is_paced = (shares.get("pacing") or 0.0) > _PACED_SHARE
+    starved = {"application", "peer-application"} & limited
+    return {
+        "start_ns": row["start_ns"],
+        "rtt_ns": row["rtt_min_ns"],
+        "extra_rtt_ns": 0,
+        "control": control,
+        "mss_bytes": int(own["payload_bytes"].max()),  # type: ignore[arg-type]
+        "header_bytes": int(header),
+        "receive_window_bytes": int(acks["window_bytes"].max()) if "receive-window" in limited else None,  # type: ignore[arg-type]
+        "send_buffer_bytes": int(own["in_flight_bytes"].quantile(0.95) or 0) if "send-buffer" in limited else None,
+        "segments_per_ack": max(2, round(own.height / max(1, acks.height))) if own.height > 3 * acks.height else 2,
+        "pace_bps": float(own["ip_bytes"].sum()) * 8e9 / time_ns if is_paced else None,
+        "ecn": row["ecn"] not in (None, "off"),
+        "sack": True,
+        "load": {"rate": {"rate_bps": row["payload_bytes"] * 8e9 / time_ns}} if starved else "full",
+    }
+
+
+def _line_bps(found: Explained) -> float | None:
+    """The rate of the link over which the packets came; ``None`` where they do not show it."""
+    full = recorded.arrivals(found).filter(pl.col("ip_bytes") > _FULL_BYTES)
+    times_ns = full["time_ns"].to_numpy()
+    if len(times_ns) < 4 * _RUN:
+        return None
+    firsts = np.flatnonzero(np.diff(times_ns, prepend=times_ns[0] - 2 * _TOGETHER_NS) > _TOGETHER_NS)
+    if len(firsts) < 4 * _RUN:
+        return None
+    sizes = np.add.reduceat(full["ip_bytes"].to_numpy().astype(float) + _ETHERNET_BYTES, firsts)
+    counted = np.concatenate([[0.0], np.cumsum(sizes)])
+    spans_ns = times_ns[firsts][_RUN:] - times_ns[firsts][:-_RUN]
+    rates_bps = (counted[_RUN:-1] - counted[: -_RUN - 1]) * 8e9 / spans_ns
+    line_bps = float(np.quantile(rates_bps, _FASTEST_RUNS))
+    return line_bps if line_bps < _FASTEST_LINE_BPS else None

@@ -1,0 +1,77 @@
+"""A prediction as a document: what was recorded and reproduced, and what a change would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from whydrop.explaining.predicting.prediction import Prediction, Value
+from whydrop.explaining.predicting.recorded import Quantities
+from whydrop.show.document import Column, Document, Facts, Part, Table, Text, known, parts
+from whydrop.text.quantities import duration, interval, percent, rate
+
+_NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "goodput_bps": ("goodput", rate),
+    "loss_rate": ("lost data packets", percent),
+    "delay_p95_s": ("queueing delay, 95th percentile", duration),
+}
+_GIVEN = "stated with --cc"
+_CHOSEN = "of those simulated, it reproduces the capture best"
+
+
+def document(found: Prediction) -> Document:
+    """A prediction for people."""
+    return Document(_headline(found), parts(*_parts(found)))
+
+
+def _headline(found: Prediction) -> str:
+    if found.refusal is not None:
+        return f"No prediction: {found.refusal}."
+    if found.goodput_bps is None:
+        return "The model reproduces what was recorded."
+    value = found.goodput_bps
+    bounds = interval(rate, value.low, value.high)
+    return f"Goodput would be {rate(value.value)} ({bounds}) instead of {rate(found.recorded.goodput_bps)}."
+
+
+def _parts(found: Prediction) -> Iterator[Part]:
+    yield Text(_headline(found), "bad" if found.refusal is not None else "strong")
+    yield _table(found)
+    yield Facts(tuple(_facts(found)))
+    if found.goodput_bps is not None:
+        yield Text(
+            "Intervals are 90 %: the spread of the runs, and the error with which the recorded value was reproduced.",
+            "quiet",
+        )
+
+
+def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
+    yield "Path", found.path
+    if found.changed_path != found.path:
+        yield "Changed path", found.changed_path
+    if found.changes:
+        yield "Changes", ", ".join(found.changes)
+    yield "Congestion control", f"{found.control} ({_GIVEN if found.is_control_given else _CHOSEN})"
+
+
+def _table(found: Prediction) -> Table:
+    columns = {
+        Column("Quantity"): lambda name: _NAMES[name][0],
+        Column("Recorded", number=True): lambda name: _written(found.recorded, name),
+        Column("Reproduced", number=True): lambda name: _written(found.reproduced, name),
+        Column("With the change", number=True): lambda name: _predicted(getattr(found, name), name),
+        Column("90 % interval", number=True, rank=1): lambda name: _interval(getattr(found, name), name),
+    }
+    names = [name for name in _NAMES if getattr(found.recorded, name) is not None]
+    return Table.of("", columns, names).without_empty_columns()
+
+
+def _written(values: Quantities, name: str) -> str:
+    return known(getattr(values, name), _NAMES[name][1])
+
+
+def _predicted(value: Value | None, name: str) -> str:
+    return "–" if value is None else _NAMES[name][1](value.value)
+
+
+def _interval(value: Value | None, name: str) -> str:
+    return "–" if value is None else interval(_NAMES[name][1], value.low, value.high)
