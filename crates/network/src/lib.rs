@@ -21,4 +21,4 @@ pub use scenario::{
     Application, Behaviour, CaptureConfig, CrossTraffic, Ending, FlowConfig, Resolution, Scenario,
     Stage,
 };
-pub use simulation::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig};
+pub use simulation::{DatagramSource, Extras, ReturnLink, Simulation, WatchConfig, Witness};

@@ -3,7 +3,7 @@
 mod back;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 use whydrop_hosts::{Segment, Toward};
 use whydrop_path::{Arrival, Decision, Ecn, Header, Outcome, Random};
@@ -34,9 +34,37 @@ const HANDOVER_NS: (i64, i64) = (400, 2_500);
 
 struct StageState {
     stage: Stage,
-    /// The packets that the element has queued, by its own numbers.
-    queued: HashMap<u64, usize>,
+    queued: Queued,
     poll_at_ns: Option<i64>,
+}
+
+/// The packets that an element has queued, by its own numbers, which count its arrivals.
+#[derive(Default)]
+struct Queued {
+    /// The number of the first place.
+    first: u64,
+    places: VecDeque<Option<usize>>,
+}
+
+impl Queued {
+    fn insert(&mut self, number: u64, packet: usize) {
+        if self.places.is_empty() {
+            self.first = number;
+        }
+        let place = (number - self.first) as usize;
+        self.places.resize(place, None);
+        self.places.push_back(Some(packet));
+    }
+
+    fn remove(&mut self, number: u64) -> Option<usize> {
+        let place = number.checked_sub(self.first)? as usize;
+        let packet = self.places.get_mut(place)?.take();
+        while let Some(None) = self.places.front() {
+            self.places.pop_front();
+            self.first += 1;
+        }
+        packet
+    }
 }
 
 struct SourceState {
@@ -44,7 +72,7 @@ struct SourceState {
     off_at_ns: i64,
 }
 
-pub struct Simulation {
+pub struct Simulation<'a> {
     now_ns: i64,
     end_ns: i64,
     calendar: Calendar<Event>,
@@ -61,6 +89,11 @@ pub struct Simulation {
     timers: Vec<(Option<i64>, Option<i64>)>,
     last_handover_ns: i64,
     packets: Vec<Packet>,
+    /// Packets that were made, those included that are no longer kept.
+    made: usize,
+    witness: Option<Witness<'a>>,
+    /// Places of `packets` that may be used again.
+    free: Vec<usize>,
     records: Vec<Record>,
     watch: Option<watch::Watch>,
     outages: Vec<(i64, i64)>,
@@ -68,10 +101,13 @@ pub struct Simulation {
     back: Option<back::BackQueue>,
 }
 
+/// Takes each packet with its fate, and when it passed the two points of [`Simulation::watching`].
+pub type Witness<'a> = Box<dyn FnMut(&Packet, [Option<i64>; 2]) + 'a>;
+
 /// Flow numbers of cross traffic and UDP flows are above those of connections.
 const OTHER_FLOWS: u64 = 1 << 32;
 
-impl Simulation {
+impl<'a> Simulation<'a> {
     pub fn new(scenario: Scenario) -> Self {
         let mut random = Random::new(scenario.seed);
         let connections: Vec<Connection> = (scenario.flows.iter().enumerate())
@@ -79,7 +115,7 @@ impl Simulation {
             .collect();
         let stage = |stage| StageState {
             stage,
-            queued: HashMap::new(),
+            queued: Queued::default(),
             poll_at_ns: None,
         };
         let count = connections.len();
@@ -98,6 +134,9 @@ impl Simulation {
             timers: vec![(None, None); count],
             last_handover_ns: i64::MIN,
             packets: Vec::new(),
+            made: 0,
+            witness: None,
+            free: Vec::new(),
             records: Vec::new(),
             watch: None,
             outages: Vec::new(),
@@ -131,12 +170,19 @@ impl Simulation {
         self
     }
 
+    /// Gives each packet to `witness` as soon as its fate is known, in that order, instead of keeping it: memory does not
+    /// grow with time. The [`History`] has no packets then. Not for captures, which refer to kept packets.
+    pub fn with_witness(mut self, witness: Witness<'a>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
     /// Runs until every connection has received what it requested, or the time is over.
     pub fn run(mut self) -> History {
         let mut stop_ns = self.end_ns;
         let mut complete = false;
         while let Some((time_ns, event)) = self.calendar.pop() {
-            if time_ns > stop_ns || self.packets.len() > MOST_PACKETS {
+            if time_ns > stop_ns || self.made > MOST_PACKETS {
                 break;
             }
             self.now_ns = time_ns;
@@ -147,6 +193,7 @@ impl Simulation {
                 stop_ns = stop_ns.min(self.now_ns + 2_000_000_000);
             }
         }
+        self.witness_packets_in_flight();
         self.records.sort_by_key(|record| record.time_ns);
         History {
             end_ns: self.now_ns,
@@ -191,9 +238,10 @@ impl Simulation {
             Event::ServerTimer { flow } => self.server_timer(flow),
             Event::ClientTimer { flow } => self.client_timer(flow),
             Event::Reach { stage, packet } if stage < self.stages.len() => {
+                let segment = self.packets[packet].segment.filter(|_| stage == 1);
                 self.reach_stage(stage, packet);
-                if stage == 1 {
-                    self.left_host(packet);
+                if let Some(segment) = segment {
+                    self.left_host(segment);
                 }
             }
             Event::Reach { packet, .. } => self.reach_client(packet),
@@ -265,7 +313,7 @@ impl Simulation {
     }
 
     fn new_packet(&mut self, segment: Option<Segment>, ip_bytes: u32) -> usize {
-        self.packets.push(Packet {
+        let packet = Packet {
             segment,
             datagram: None,
             ip_bytes,
@@ -276,8 +324,38 @@ impl Simulation {
                 ecn: segment.map_or(Ecn::NotCapable, |segment| segment.ecn),
             },
             marked: None,
-        });
+        };
+        self.made += 1;
+        if let Some(place) = self.free.pop() {
+            self.packets[place] = packet;
+            return place;
+        }
+        self.packets.push(packet);
         self.packets.len() - 1
+    }
+
+    /// Settles the fate of a packet. Nothing may refer to it afterwards: its place may be used again.
+    fn end(&mut self, packet: usize, fate: PacketFate) {
+        self.packets[packet].fate = fate;
+        if let Some(witness) = &mut self.witness {
+            let passed = self.watch.as_mut().map(|watch| watch.take_passed(packet));
+            witness(&self.packets[packet], passed.unwrap_or_default());
+            self.free.push(packet);
+        }
+    }
+
+    fn witness_packets_in_flight(&mut self) {
+        if self.witness.is_none() {
+            return;
+        }
+        let mut is_in_flight = vec![true; self.packets.len()];
+        for &place in &self.free {
+            is_in_flight[place] = false;
+        }
+        for place in (0..self.packets.len()).filter(|&place| is_in_flight[place]) {
+            self.end(place, PacketFate::InFlight);
+        }
+        self.packets.clear();
     }
 
     fn record(&mut self, time_ns: i64, packet: usize) {
@@ -304,8 +382,7 @@ impl Simulation {
             watch.pass(stage, packet, self.now_ns);
         }
         if stage == self.outage_stage && self.is_lost_in_outage(packet, self.now_ns) {
-            self.packets[packet].fate = PacketFate::Dropped { stage };
-            return;
+            return self.end(packet, PacketFate::Dropped { stage });
         }
         let arrival = Arrival {
             time_ns: self.now_ns,
@@ -358,7 +435,7 @@ impl Simulation {
         match outcome.departure_ns() {
             // Cross traffic leaves the path here.
             Some(time_ns) if self.packets[packet].is_cross_traffic() => {
-                self.packets[packet].fate = PacketFate::Delivered { time_ns };
+                self.end(packet, PacketFate::Delivered { time_ns });
             }
             Some(time_ns) => self.calendar.at(
                 time_ns.max(self.now_ns),
@@ -368,19 +445,17 @@ impl Simulation {
                 },
             ),
             None => {
-                self.packets[packet].fate = PacketFate::Dropped { stage };
-                if stage == 0 {
-                    self.left_host(packet);
+                let segment = self.packets[packet].segment.filter(|_| stage == 0);
+                self.end(packet, PacketFate::Dropped { stage });
+                if let Some(segment) = segment {
+                    self.left_host(segment);
                 }
             }
         }
     }
 
     /// Reports to a sender with small queues that a packet has left the first stage, its own interface.
-    fn left_host(&mut self, packet: usize) {
-        let Some(segment) = self.packets[packet].segment else {
-            return;
-        };
+    fn left_host(&mut self, segment: Segment) {
         if self.connections[segment.flow].config.sender.small_queues {
             let more = self.connections[segment.flow].left_host(self.now_ns, segment.payload_bytes);
             self.send_all(more);
@@ -408,7 +483,7 @@ impl Simulation {
         let mut decided: Vec<Decision> = Vec::new();
         state.stage.element.poll(self.now_ns, &mut decided);
         for decision in decided {
-            if let Some(packet) = self.stages[stage].queued.remove(&decision.packet) {
+            if let Some(packet) = self.stages[stage].queued.remove(decision.packet) {
                 self.leave_stage(stage, packet, decision.outcome);
             }
         }
@@ -422,10 +497,10 @@ impl Simulation {
         if let Some(watch) = &mut self.watch {
             watch.pass(self.stages.len(), packet, self.now_ns);
         }
-        self.packets[packet].fate = PacketFate::Delivered {
-            time_ns: self.now_ns,
-        };
-        let Some(segment) = self.packets[packet].segment_before(self.stages.len()) else {
+        let segment = self.packets[packet].segment_before(self.stages.len());
+        let time_ns = self.now_ns;
+        self.end(packet, PacketFate::Delivered { time_ns });
+        let Some(segment) = segment else {
             return;
         };
         let flow = segment.flow;
@@ -495,8 +570,7 @@ impl Simulation {
             if tap > self.outage_stage && !(self.back.is_some() && tap == self.stages.len()) {
                 self.record(at_tap_ns, packet);
             }
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         // Lost between the client and the tap, or the tap and the server, at random.
         let seen_before = self.back.is_some() && tap == self.stages.len();
@@ -509,17 +583,17 @@ impl Simulation {
             self.record(seen_ns, packet);
         }
         if lost {
-            self.packets[packet].fate = PacketFate::LostReturning;
+            self.end(packet, PacketFate::LostReturning);
         } else {
             self.calendar.at(arrives_ns, Event::Return { packet });
         }
     }
 
     fn reach_server(&mut self, packet: usize) {
-        self.packets[packet].fate = PacketFate::Delivered {
-            time_ns: self.now_ns,
-        };
-        let Some(segment) = self.packets[packet].segment else {
+        let segment = self.packets[packet].segment;
+        let time_ns = self.now_ns;
+        self.end(packet, PacketFate::Delivered { time_ns });
+        let Some(segment) = segment else {
             return;
         };
         debug_assert_eq!(segment.toward, Toward::Server);

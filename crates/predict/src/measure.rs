@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use whydrop_hosts::{Segment, Toward};
-use whydrop_network::{History, Packet, PacketFate};
+use whydrop_network::{Packet, PacketFate};
 
 use crate::setting::Setting;
 
@@ -45,40 +45,53 @@ struct Counts {
     acknowledged_ns: i64,
 }
 
-impl Outcome {
-    pub(crate) fn of(history: &History, setting: &Setting) -> Outcome {
-        let mut counts = vec![Counts::default(); setting.flows.len()];
-        let mut transits_ns = Vec::new();
-        for (packet, passed) in history.packets.iter().zip(&history.passed) {
-            if let Some(segment) = packet.segment {
-                let own = &mut counts[segment.flow];
-                let is_in_time = packet.sent_ns <= setting.duration_ns;
-                match segment.toward {
-                    Toward::Client if is_in_time && segment.payload_bytes > 0 => {
-                        own.add_data(packet, &segment);
-                        transits_ns.extend(transit_ns(*passed));
-                    }
-                    Toward::Client => {}
-                    Toward::Server => own.add_acknowledgment(packet, &segment),
-                }
-            }
+/// The packets of a run, counted as their fates become known.
+pub(crate) struct Tally {
+    duration_ns: i64,
+    counts: Vec<Counts>,
+    transits_ns: Vec<i64>,
+}
+
+impl Tally {
+    pub fn of(setting: &Setting) -> Self {
+        Self {
+            duration_ns: setting.duration_ns,
+            counts: vec![Counts::default(); setting.flows.len()],
+            transits_ns: Vec::new(),
         }
-        Outcome::from_counts(&counts, transits_ns)
     }
 
-    fn from_counts(counts: &[Counts], mut transits_ns: Vec<i64>) -> Outcome {
-        transits_ns.sort_unstable();
-        let least_ns = transits_ns.first().copied().unwrap_or(0);
-        let queueing_s = |share| (quantile(&transits_ns, share) - least_ns) as f64 / 1e9;
-        let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>() as f64;
+    /// Counts a packet that entered the path and left it at these times.
+    pub fn add(&mut self, packet: &Packet, passed: [Option<i64>; 2]) {
+        let Some(segment) = packet.segment else {
+            return;
+        };
+        let own = &mut self.counts[segment.flow];
+        let is_in_time = packet.sent_ns <= self.duration_ns;
+        match segment.toward {
+            Toward::Client if is_in_time && segment.payload_bytes > 0 => {
+                own.add_data(packet, &segment);
+                self.transits_ns.extend(transit_ns(passed));
+            }
+            Toward::Client => {}
+            Toward::Server => own.add_acknowledgment(packet, &segment),
+        }
+    }
+
+    pub fn outcome(mut self) -> Outcome {
+        let least_ns = self.transits_ns.iter().copied().min().unwrap_or(0);
+        let mut queueing_s =
+            |share| (quantile(&mut self.transits_ns, share) - least_ns) as f64 / 1e9;
+        let (queueing_median_s, queueing_p95_s) = (queueing_s(0.5), queueing_s(0.95));
+        let sum = |of: fn(&Counts) -> u64| self.counts.iter().map(of).sum::<u64>() as f64;
         let packets = sum(|one| one.packets).max(1.0);
-        let flows: Vec<FlowOutcome> = counts.iter().map(Counts::outcome).collect();
+        let flows: Vec<FlowOutcome> = self.counts.iter().map(Counts::outcome).collect();
         Outcome {
             goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
             loss_rate: sum(|one| one.lost) / packets,
             marked_rate: sum(|one| one.marked) / packets,
-            queueing_median_s: queueing_s(0.5),
-            queueing_p95_s: queueing_s(0.95),
+            queueing_median_s,
+            queueing_p95_s,
             flows,
         }
     }
@@ -90,7 +103,10 @@ impl Counts {
         self.lost += u64::from(matches!(packet.fate, PacketFate::Dropped { .. }));
         self.marked += u64::from(packet.marked.is_some());
         self.retransmitted += u64::from(segment.reason.is_retransmission());
-        self.first_ns.get_or_insert(packet.sent_ns);
+        let first_ns = self
+            .first_ns
+            .map_or(packet.sent_ns, |first| first.min(packet.sent_ns));
+        self.first_ns = Some(first_ns);
         self.sent = self.sent.max(segment.end());
     }
 
@@ -125,9 +141,11 @@ fn transit_ns(passed: [Option<i64>; 2]) -> Option<i64> {
     Some(left_ns? - entered_ns?)
 }
 
-/// A quantile of sorted values, without interpolation; 0 of none.
-fn quantile(sorted: &[i64], share: f64) -> i64 {
-    let place = (share * sorted.len() as f64) as usize;
-    let last = sorted.len().saturating_sub(1);
-    sorted.get(place.min(last)).copied().unwrap_or(0)
+/// A quantile, without interpolation; 0 of no values. It changes their order.
+fn quantile(values: &mut [i64], share: f64) -> i64 {
+    let Some(last) = values.len().checked_sub(1) else {
+        return 0;
+    };
+    let place = (share * values.len() as f64) as usize;
+    *values.select_nth_unstable(place.min(last)).1
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use whydrop_network::{
-    Application, Behaviour, Extras, FlowConfig, Scenario, Simulation, Stage, WatchConfig,
+    Application, Behaviour, Extras, FlowConfig, Packet, Scenario, Simulation, Stage, WatchConfig,
 };
 use whydrop_path::{Fifo, Limit, Random, SpecError};
 
-use crate::measure::Outcome;
+use crate::measure::{Outcome, Tally};
 use crate::setting::{Flow, Load, Setting};
 
 /// Connections begin within this time of their start, and acknowledgments are delayed by up to the second: without
@@ -87,7 +87,10 @@ fn once(setting: &Setting, seed: u64) -> Outcome {
         ..WatchConfig::default()
     };
     let simulation = Simulation::new(scenario).with(extras).watching(watch);
-    Outcome::of(&simulation.run(), setting)
+    let mut tally = Tally::of(setting);
+    let witness = Box::new(|packet: &Packet, passed| tally.add(packet, passed));
+    simulation.with_witness(witness).run();
+    tally.outcome()
 }
 
 fn stages(setting: &Setting, seed: u64) -> Vec<Stage> {

@@ -34,7 +34,7 @@ impl BackQueue {
     }
 }
 
-impl Simulation {
+impl Simulation<'_> {
     /// Processes a packet that reaches the link.
     pub(super) fn enter_back(&mut self, packet: usize) {
         let Some(queue) = &mut self.back else {
@@ -55,11 +55,11 @@ impl Simulation {
             && let Some(older) = queue.waiting.remove(place)
         {
             // The newer one takes its place at the end: it acknowledges everything that the older one did.
-            self.packets[older].fate = PacketFate::LostReturning;
+            queue.waiting.push_back(packet);
+            return self.end(older, PacketFate::LostReturning);
         }
         if queue.waiting.len() >= queue.config.limit_packets {
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         queue.waiting.push_back(packet);
     }

@@ -70,6 +70,14 @@ impl Watch {
         }
     }
 
+    /// When a packet passed the points; forgotten afterwards.
+    pub fn take_passed(&mut self, packet: usize) -> [Option<i64>; 2] {
+        self.passed
+            .get_mut(packet)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
     fn note(&mut self, packet: usize, point: usize, time_ns: i64) {
         if self.passed.len() <= packet {
             self.passed.resize(packet + 1, [None; 2]);
@@ -88,7 +96,7 @@ impl Watch {
 
 const UDP_OVER_IPV4_BYTES: u32 = 28;
 
-impl Simulation {
+impl Simulation<'_> {
     /// Records two points: the history will contain when each packet passed them.
     pub fn watching(mut self, config: WatchConfig) -> Self {
         for (source, datagrams) in config.datagrams.iter().enumerate() {
@@ -151,19 +159,16 @@ impl Simulation {
         let loss = watch.config.return_loss;
         let lost = loss.map(|probability| watch.random.chance(probability) && pure);
         if lost[0] {
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         let at_y_ns = leaves_ns + delay_ns(y..self.stages.len());
         watch.note(packet, 1, at_y_ns);
         let outage_ns = leaves_ns + delay_ns(self.outage_stage..self.stages.len());
         if self.is_lost_in_outage(packet, outage_ns) {
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         if lost[1] {
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         if self.back.is_some() {
             return self.calendar.at(at_y_ns, Event::EnterBack { packet });
@@ -190,8 +195,7 @@ impl Simulation {
         let at_b_ns = watch.back_at_b_ns(at_y_ns + delay_ns(b..y));
         watch.note(packet, 0, at_b_ns);
         if lost {
-            self.packets[packet].fate = PacketFate::LostReturning;
-            return;
+            return self.end(packet, PacketFate::LostReturning);
         }
         let extra_ns = self.connections[segment.flow].config.extra_rtt_ns;
         let arrives_ns = at_b_ns + delay_ns(0..b) + extra_ns;

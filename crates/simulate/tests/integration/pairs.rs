@@ -278,7 +278,7 @@ fn of_captures_at_different_times_the_truth_counts_what_lies_between_common_pack
         "random-loss",
     ];
     for mechanism in mechanisms {
-        let mut pair = tidied(played(mechanism, 21));
+        let mut pair = tidied(played(mechanism, 22));
         // One server port, which identifies the direction.
         pair.tcp_flows
             .iter_mut()
