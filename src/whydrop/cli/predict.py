@@ -15,11 +15,11 @@ from whydrop.errors import Error
 EXAMPLES = """
 \b
 Examples:
-  whydrop predict sender.pcap receiver.pcap
-  whydrop predict a.pcap b.pcap --change policer.burst=200kB
-  whydrop predict a.pcap b.pcap --change queue.limit=300packets
-  whydrop predict capture.pcap --change pace=9M
-  whydrop predict capture.pcap --change aqm=fq_codel --change cc=bbr
+  whydrop predict near.pcap far.pcap
+  whydrop predict a.pcap b.pcap --change policer.burst=2MB
+  whydrop predict a.pcap b.pcap --change queue.limit=300kB
+  whydrop predict a.pcap --change pace=9M
+  whydrop predict a.pcap --change aqm=fq_codel --change cc=bbr
 """
 
 
