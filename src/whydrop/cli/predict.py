@@ -19,7 +19,7 @@ Examples:
   whydrop predict a.pcap b.pcap --change policer.burst=2MB
   whydrop predict a.pcap b.pcap --change queue.limit=300kB
   whydrop predict a.pcap --change pace=9M
-  whydrop predict a.pcap --change aqm=fq_codel --change cc=bbr
+  whydrop predict a.pcap --change aqm=cake --change cc=bbr
 """
 
 
