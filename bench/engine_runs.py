@@ -130,7 +130,7 @@ class Iperf3:
         self._wire = wire
         # Newer ones leave received data in the kernel if asked, as whydrop does.
         known = subprocess.run(["iperf3", "--help"], capture_output=True, text=True, check=False).stdout
-        self._fast = [option for option in ("--skip-rx-copy",) if option in known]
+        self._fast = ["--skip-rx-copy"] if "--skip-rx-copy" in known else []
 
     def transfer(self, direction: str, seconds: float) -> Transfer:
         """One TCP flow as fast as it goes."""

@@ -76,7 +76,7 @@ pub struct History {
     /// In order of time.
     pub records: Vec<Record>,
     /// When each packet passed B and Y, by its index in `packets`; empty unless the simulation is
-    /// [watching](crate::network::Simulation::watching) two points.
+    /// [watching](crate::Simulation::watching) two points.
     pub passed: Vec<[Option<i64>; 2]>,
     pub end_ns: i64,
     pub capture_begins_ns: i64,

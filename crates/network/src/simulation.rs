@@ -67,6 +67,14 @@ impl Queued {
     }
 }
 
+/// The delay of an acknowledgment on the return path past these stages.
+fn reverse_delay_ns(stages: &[StageState]) -> i64 {
+    stages
+        .iter()
+        .map(|state| state.stage.reverse_delay_ns)
+        .sum()
+}
+
 struct SourceState {
     config: CrossTraffic,
     off_at_ns: i64,
@@ -557,13 +565,11 @@ impl<'a> Simulation<'a> {
         let lost = pure && self.random.chance(self.acknowledgment_loss);
         let tap = self.capture.tap.min(self.stages.len());
         let extra_ns = self.connections[flow].config.extra_rtt_ns;
-        let delays =
-            |stages: &[StageState]| stages.iter().map(|s| s.stage.reverse_delay_ns).sum::<i64>();
         let at_tap_ns =
-            leaves_ns + delays(&self.stages[tap..]) + if tap == 0 { extra_ns } else { 0 };
-        let arrives_ns = leaves_ns + delays(&self.stages) + extra_ns;
+            leaves_ns + reverse_delay_ns(&self.stages[tap..]) + if tap == 0 { extra_ns } else { 0 };
+        let arrives_ns = leaves_ns + reverse_delay_ns(&self.stages) + extra_ns;
         let outage_ns =
-            leaves_ns + delays(&self.stages[self.outage_stage.min(self.stages.len())..]);
+            leaves_ns + reverse_delay_ns(&self.stages[self.outage_stage.min(self.stages.len())..]);
         let in_outage = self.is_lost_in_outage(packet, outage_ns);
         if in_outage {
             // Seen at the tap only if the outage is behind it.

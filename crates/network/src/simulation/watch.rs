@@ -4,7 +4,7 @@
 use whydrop_hosts::Segment;
 use whydrop_path::Random;
 
-use super::{PacketFate, Simulation};
+use super::{PacketFate, Simulation, reverse_delay_ns};
 use crate::calendar::Event;
 use crate::history::Datagram;
 
@@ -149,21 +149,15 @@ impl Simulation<'_> {
             return;
         };
         let [_, y] = watch.config.points;
-        let delay_ns = |stages: std::ops::Range<usize>| -> i64 {
-            self.stages[stages]
-                .iter()
-                .map(|s| s.stage.reverse_delay_ns)
-                .sum()
-        };
         let pure = segment.is_pure_acknowledgment();
         let loss = watch.config.return_loss;
         let lost = loss.map(|probability| watch.random.chance(probability) && pure);
         if lost[0] {
             return self.end(packet, PacketFate::LostReturning);
         }
-        let at_y_ns = leaves_ns + delay_ns(y..self.stages.len());
+        let at_y_ns = leaves_ns + reverse_delay_ns(&self.stages[y..]);
         watch.note(packet, 1, at_y_ns);
-        let outage_ns = leaves_ns + delay_ns(self.outage_stage..self.stages.len());
+        let outage_ns = leaves_ns + reverse_delay_ns(&self.stages[self.outage_stage..]);
         if self.is_lost_in_outage(packet, outage_ns) {
             return self.end(packet, PacketFate::LostReturning);
         }
@@ -186,19 +180,13 @@ impl Simulation<'_> {
             return;
         };
         let [b, y] = watch.config.points;
-        let delay_ns = |stages: std::ops::Range<usize>| -> i64 {
-            self.stages[stages]
-                .iter()
-                .map(|s| s.stage.reverse_delay_ns)
-                .sum()
-        };
-        let at_b_ns = watch.back_at_b_ns(at_y_ns + delay_ns(b..y));
+        let at_b_ns = watch.back_at_b_ns(at_y_ns + reverse_delay_ns(&self.stages[b..y]));
         watch.note(packet, 0, at_b_ns);
         if lost {
             return self.end(packet, PacketFate::LostReturning);
         }
         let extra_ns = self.connections[segment.flow].config.extra_rtt_ns;
-        let arrives_ns = at_b_ns + delay_ns(0..b) + extra_ns;
+        let arrives_ns = at_b_ns + reverse_delay_ns(&self.stages[..b]) + extra_ns;
         self.calendar.at(arrives_ns, Event::Return { packet });
     }
 }
