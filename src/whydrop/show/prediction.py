@@ -39,7 +39,7 @@ def _parts(found: Prediction) -> Iterator[Part]:
     yield Facts(tuple(_facts(found)))
     if found.goodput_bps is not None:
         yield Text(
-            "90 % intervals, by the spread of the runs and the error of the reproduction; not yet compared with real changes.",
+            "90 % intervals, by the spread of the runs and the error of the reproduction. Not yet checked in practice.",
             "quiet",
         )
 
