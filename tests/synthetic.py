@@ -81,7 +81,7 @@ class Sender:
             self.received.add(number)
             while self.acknowledged in self.received:
                 self.acknowledged += 1
-            run.acks.append((flow, arrival_ns, self.acknowledged * MSS, WINDOW_BYTES))
+            run.acks.append((flow, arrival_ns, self.acknowledged * MSS, WINDOW_BYTES, False))
             if number > self.acknowledged:
                 run.sacks.append((flow, arrival_ns, number * MSS, (number + 1) * MSS, False))
             self.window += 1.0 if self.window < self.threshold else 1.0 / self.window
@@ -134,7 +134,10 @@ class Synthetic:
                 "payload_bytes": pl.UInt32, "ip_bytes": pl.UInt32, "kind": pl.UInt8, "fate": pl.UInt8,
                 "spurious": pl.Boolean, "rtt_ns": pl.Int64, "in_flight_bytes": pl.UInt32,
             },
-            "acks": {"flow": pl.UInt32, "time_ns": pl.Int64, "acknowledged": pl.Int64, "window_bytes": pl.Int64},
+            "acks": {
+                "flow": pl.UInt32, "time_ns": pl.Int64, "acknowledged": pl.Int64, "window_bytes": pl.Int64,
+                "ecn_echo": pl.Boolean,
+            },
             "sacks": {
                 "flow": pl.UInt32, "time_ns": pl.Int64, "start": pl.Int64, "end": pl.Int64, "duplicate": pl.Boolean,
             },

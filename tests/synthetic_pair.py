@@ -90,7 +90,7 @@ def _forward(run: Run) -> list[tuple]:
 
 def _backward(run: Run) -> list[tuple]:
     rows = []
-    for number, (_, time_ns, acknowledged, _) in enumerate(run.acks):
+    for number, (_, time_ns, acknowledged, *_) in enumerate(run.acks):
         sent = time_ns - TRANSIT_NS - (number * 104_729) % 40_000
         rows.append(
             (1, 1, sent, time_ns - sent, time_ns, by_clock_2(sent), number, number, acknowledged, 0, 52, 0, 0, 0,

@@ -35,6 +35,8 @@ pub struct AckTable {
     pub acknowledged: Vec<i64>,
     /// Receive window in bytes; -1 if the scale is unknown.
     pub window_bytes: Vec<i64>,
+    /// The ECN-echo flag (RFC 3168).
+    pub ecn_echo: Vec<bool>,
 }
 
 /// One row for each SACK block, as it arrived.

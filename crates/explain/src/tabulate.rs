@@ -61,6 +61,7 @@ fn acknowledgments(flow: &Flow, number: u32, table: &mut AckTable) {
         table.time_ns.push(acknowledgment.time_ns);
         table.acknowledged.push(acknowledgment.acknowledged);
         table.window_bytes.push(acknowledgment.window_bytes);
+        table.ecn_echo.push(acknowledgment.ecn_echo);
     }
 }
 

@@ -34,7 +34,7 @@ pub fn batches(tables: Tables) -> Result<[(&'static str, RecordBatch); TABLES], 
         ("segments", segments(tables.segments)?),
         (
             "acks",
-            batch!(tables.acks => flow, time_ns, acknowledged, window_bytes or -1)?,
+            batch!(tables.acks => flow, time_ns, acknowledged, window_bytes or -1, ecn_echo)?,
         ),
         (
             "sacks",

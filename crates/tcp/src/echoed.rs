@@ -254,6 +254,7 @@ impl Receiver<'_> {
             time_ns: last_ns.map_or(heard_ns, |last_ns| heard_ns.max(last_ns)),
             acknowledged,
             window_bytes,
+            ecn_echo: false,
         });
     }
 }

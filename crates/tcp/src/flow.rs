@@ -159,6 +159,8 @@ pub struct Acknowledgment {
     pub acknowledged: i64,
     /// Receive window, scaled; -1 where the scale is unknown.
     pub window_bytes: i64,
+    /// The ECN-echo flag (RFC 3168); with accurate ECN a bit of a counter.
+    pub ecn_echo: bool,
 }
 
 /// A range that was selectively acknowledged for the first time, or reported as received twice.

@@ -208,6 +208,8 @@ fn the_same_bits_of_classic_ecn_are_echoes() {
         ),
         (Ecn::Classic, 2, 0)
     );
+    let echoes = flow.acknowledgments.iter().map(|one| one.ecn_echo);
+    assert_eq!(echoes.filter(|echo| *echo).count(), 2);
     // the second acknowledgment is the first to report congestion, and the last packet that it covers was marked
     let echoed = |segment: &Segment| segment.flags.has(SegmentFlags::CE_ECHOED);
     let marked: Vec<usize> = (0..8).filter(|&n| echoed(&flow.segments[n])).collect();

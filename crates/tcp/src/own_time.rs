@@ -115,6 +115,7 @@ mod tests {
                 time_ns: at + 20 * MS,
                 acknowledged: last.end(),
                 window_bytes: 1_000_000,
+                ecn_echo: false,
             });
         }
         flow

@@ -350,6 +350,7 @@ mod tests {
                 time_ns: sent - 2 * MS,
                 acknowledged: number * 1000,
                 window_bytes: 1_000_000,
+                ecn_echo: false,
             };
             flow.acknowledgments.push(acknowledgment);
         }
@@ -406,6 +407,7 @@ mod tests {
                 time_ns: number * MS,
                 acknowledged: number * 1000,
                 window_bytes: 1_000_000,
+                ecn_echo: false,
             });
             echoes.acknowledgment(number * MS, 7000 + number as u32, number as usize + 1);
         }

@@ -391,6 +391,7 @@ mod tests {
                 time_ns: now_ns + RTT_NS - MS / 10,
                 acknowledged: number * 1000,
                 window_bytes: 1_000_000,
+                ecn_echo: false,
             });
         }
         flow.transfers = vec![Transfer {

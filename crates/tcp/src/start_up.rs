@@ -180,6 +180,7 @@ mod tests {
                     time_ns: time_ns + RTT_NS,
                     acknowledged: number * 1000,
                     window_bytes: 1_000_000,
+                    ecn_echo: false,
                 });
             }
             round_ns += RTT_NS;

@@ -45,6 +45,7 @@ mod tests {
                 time_ns: number as i64,
                 acknowledged,
                 window_bytes: 1_000_000,
+                ecn_echo: false,
             });
         }
         flow

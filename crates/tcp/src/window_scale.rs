@@ -100,6 +100,7 @@ mod tests {
                 time_ns: now_ns,
                 acknowledged: next * i64::from(MSS),
                 window_bytes: unscaled(1000),
+                ecn_echo: false,
             });
         }
         flow

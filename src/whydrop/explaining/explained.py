@@ -141,7 +141,7 @@ class Explained:
         ``segments``    data packet on the wire                flow, transfer, time_ns, sequence, payload_bytes,
                                                                ip_bytes, kind, fate, spurious, rtt_ns,
                                                                in_flight_bytes
-        ``acks``        acknowledgment that changed something  flow, time_ns, acknowledged, window_bytes
+        ``acks``        acknowledgment that changed something  flow, time_ns, acknowledged, window_bytes, ecn_echo
         ``sacks``       SACK block (RFC 2018)                  flow, time_ns, start, end, duplicate (RFC 2883)
         ``model``       packet that a winning model replayed   verdict, flow, time_ns, level_bytes, ip_bytes,
                                                                predicted_drop, seen_lost, rival, wait_ns,

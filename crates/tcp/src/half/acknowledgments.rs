@@ -1,5 +1,7 @@
 //! Processing of an acknowledgment: which data arrived, when, and which retransmissions were needed.
 
+use whydrop_capture::TcpFlags;
+
 use super::transmissions::LARGEST_INFERRED_GAP_BYTES;
 use super::{Half, Outstanding, Repeat};
 use crate::ecn::EcnReport;
@@ -125,6 +127,7 @@ impl Half {
                 time_ns: packet.time_ns,
                 acknowledged: self.acknowledged,
                 window_bytes: self.window_bytes.unwrap_or(unknown),
+                ecn_echo: packet.ecn.flags.has(TcpFlags::ECE),
             });
         }
     }
