@@ -5,8 +5,8 @@
     sudo python bench/controls/record.py held-out /tmp/controls --only cubic,bbr --paths loss
 
 Writes SET/PATH/CONTROL.pcap.zst (the first 128 bytes of each packet) and SET/PATH/truth.json into the folder. The
-machine runs in virtual time (docs/lab.md), so captures do not depend on the load of this one. Needs root, and the
-programs that tools/test-programs installs.
+machine runs in virtual time (docs/lab.md), so captures do not depend on the load of this one. A capture that exists is
+not recorded again. Needs root, and the programs that tools/test-programs installs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +37,8 @@ from lab.path import bottleneck_commands  # type: ignore[import-not-found]  # no
 
 SNAPLEN = 128
 PORT = 5201
-DURATION_S = 16
+DURATION_S = 12
+DONE = "recorded all"
 # Of this machine's processor; several times what was measured.
 MOST_PER_TRANSFER_S = 150.0
 MOST_FOR_BOOT_S = 600.0
@@ -47,8 +51,10 @@ MODULES_OF_PATHS = (
 WARM = "ip -V; tc -V; ethtool --version; ss -V; iperf3 -v; sysctl --version"
 GUEST = """\
 export PATH=$PATH:/usr/sbin:/sbin PYTHONDONTWRITEBYTECODE=1
-{tick}{{ {warm}; tcpdump --version; zstd -V; }} >/dev/null 2>&1
+{tick}export TICK=$!
+{{ {warm}; tcpdump --version; zstd -V; }} >/dev/null 2>&1
 modprobe -a {modules}
+sysctl -q -w net.ipv4.tcp_allowed_congestion_control="$(cat /proc/sys/net/ipv4/tcp_available_congestion_control)"
 {command}
 """
 
@@ -60,7 +66,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where captures go")
     parser.add_argument("--only", default=",".join(CONTROLS), help="congestion controls, separated by commas")
     parser.add_argument("--paths", default="", help="kinds of paths, separated by commas (default: all)")
-    parser.add_argument("--duration", type=int, default=DURATION_S, help="seconds of each transfer (default: 16)")
+    parser.add_argument("--duration", type=int, default=DURATION_S, help="seconds of each transfer (default: 12)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     controls = given.only.split(",")
@@ -69,6 +75,7 @@ def main() -> int:
     if given.inside:
         for line in lines:
             record(line, controls, folder / line.kind, given.duration)
+        print(DONE, flush=True)
         return 0
     for line in lines:
         (folder / line.kind).mkdir(parents=True, exist_ok=True)
@@ -90,23 +97,22 @@ def boot(folder: Path, transfers: int) -> int:
     while (ended := machine.ended()) is None:
         time.sleep(0.5)
     print(f"{ended.wall_s:.0f} s\n{ended.console}")
-    return 0 if "recorded all" in ended.console else 1
+    return 0 if DONE in ended.console else 1
 
 
 def record(line: Line, controls: list[str], folder: Path, duration_s: int) -> None:
     """Record all controls over one path, one after the other."""
-    truth: dict[str, object] = {"path": asdict(line), "duration_s": duration_s, "controls": {}}
+    file = folder / "truth.json"
+    known = json.loads(file.read_text())["controls"] if file.exists() else {}
+    truth = {"path": asdict(line), "duration_s": duration_s, "controls": known}
     with Network() as network:
         sender, receiver = build(network, line)
-        server = receiver.popen(["iperf3", "-s", "-p", str(PORT)])
-        receiver.wait_listening(PORT)
         for control in controls:
-            truth["controls"][control] = transfer(sender, receiver, control, folder, duration_s)  # type: ignore[index]
-        server.stop()
-    (folder / "truth.json").write_text(json.dumps(truth, indent=1))
+            if (folder / f"{control}.pcap.zst").exists():
+                continue
+            known[control] = transfer(sender, receiver, control, folder, duration_s)
+    file.write_text(json.dumps(truth, indent=1))
     print(f"recorded {line.kind}", flush=True)
-    if line == SETS[folder.parent.name][-1]:
-        print("recorded all", flush=True)
 
 
 def build(network: Network, line: Line) -> tuple[Host, Host]:
@@ -129,17 +135,23 @@ def build(network: Network, line: Line) -> tuple[Host, Host]:
 
 def transfer(sender: Host, receiver: Host, control: str, folder: Path, duration_s: int) -> dict[str, object]:
     """Record one transfer; return what iperf3 measured."""
+    # As the default of both hosts: DCTCP asks for ECN in the handshake, and its receiver reports each mark.
+    for host in (sender, receiver):
+        host.sysctl("net.ipv4.tcp_congestion_control", control)
+    server = receiver.popen(["iperf3", "-s", "-1", "-p", str(PORT)])
+    receiver.wait_listening(PORT)
     capture = Path("/dev/shm") / f"{control}.pcap"
     interface = next(iter(sender.interfaces.values()))
     words = ["tcpdump", "-i", interface.name, "-s", str(SNAPLEN), "-B", "65536", "--time-stamp-precision=nano"]
     tcpdump = sender.popen([*words, "-Z", "root", "-w", str(capture), "tcp"])
     tcpdump.wait_for("listening on")
-    words = ["iperf3", "-c", receiver.address, "-p", str(PORT), "-C", control, "-t", str(duration_s), "-J"]
-    output = sender.run(words, check=False).stdout
-    time.sleep(0.5)
+    words = ["iperf3", "-c", receiver.address, "-p", str(PORT), "-C", control, "-t", str(duration_s), "-i", "0", "-J"]
+    with without_tick():
+        output = sender.run(words, check=False).stdout
     tcpdump.stop()
+    server.stop()
     packed = folder / f"{control}.pcap.zst"
-    subprocess.run(["zstd", "-q", "-f", "-9", str(capture), "-o", str(packed)], check=True)
+    subprocess.run(["zstd", "-q", "-f", str(capture), "-o", str(packed)], check=True)
     capture.unlink()
     with contextlib.suppress(KeyError, ValueError):
         ended = json.loads(output)["end"]
@@ -150,6 +162,17 @@ def transfer(sender: Host, receiver: Host, control: str, folder: Path, duration_
             "retransmits": ended["sum_sent"]["retransmits"],
         }
     return {"control": None, "output": output[-400:]}
+
+
+@contextlib.contextmanager
+def without_tick() -> Iterator[None]:
+    """Stop the timer that keeps time from jumping while files are read; it costs more than a transfer does."""
+    tick = int(os.environ["TICK"])
+    os.kill(tick, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(tick, signal.SIGCONT)
 
 
 if __name__ == "__main__":

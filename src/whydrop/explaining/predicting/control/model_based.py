@@ -1,0 +1,103 @@
+"""Signs of BBR, which sets its rate by a model of the path and not by losses (Cardwell et al., "BBR", ACM Queue 14(5)).
+
+- *Gain cycle*: of eight round trips one sends at 1.25 times the rate of the bottleneck, the next at 0.75 times, and the
+  others at that rate.
+- *ProbeRTT*: after ten seconds without a shorter round-trip time, four segments are in flight for 200 ms and a round
+  trip; then the former flight returns at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whydrop.explaining.predicting.control.observed import Sender
+
+# Both signs, or so many cycles, in a row of eight round trips.
+_LEAST_CYCLES = 4
+_LEAST_CYCLES_WITH_PROBE = 1
+_CYCLE_ROUNDS = (7.0, 10.0)
+_REGULAR = 0.4
+# Rate in a pulse and after it, as a part of the rate of the round trips around them.
+_UP, _DOWN = 1.12, 0.88
+_FLAT = 0.12
+_STEPS = 4
+_AROUND_ROUNDS = 5
+# Segments in a round trip that show a gain.
+_LEAST_SEGMENTS = 8
+
+_PROBE_SEGMENTS = 5
+_LEAST_PROBE_NS = 180_000_000
+_MOST_PROBE_NS = 1_500_000_000
+_LEAST_SENT = 3
+_BUSY_SEGMENTS = 10
+
+
+def is_bbr(seen: Sender) -> bool:
+    """True if the sender has the gain cycle of BBR, or its ProbeRTT and some of the cycle."""
+    cycles = count_cycles(seen)
+    return cycles >= _LEAST_CYCLES or (cycles >= _LEAST_CYCLES_WITH_PROBE and bool(probes(seen)))
+
+
+def count_cycles(seen: Sender) -> int:
+    """The number of pulses that are followed by another one after eight round trips; 0 if most pulses are not."""
+    rounds = [ack.rtt_ns for ack in seen.acks if ack.rtt_ns]
+    if not rounds or not seen.sends:
+        return 0
+    pulses = _pulses(seen, float(min(rounds)))
+    gaps = np.diff(pulses)
+    cycles = int(np.count_nonzero((gaps >= _CYCLE_ROUNDS[0]) & (gaps <= _CYCLE_ROUNDS[1])))
+    return cycles if cycles >= _REGULAR * len(gaps) else 0
+
+
+def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
+    """The times of pulses, in round trips."""
+    times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
+    step_ns = rtt_ns / _STEPS
+    counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
+    sent = np.convolve(counts, np.ones(_STEPS), "valid")
+    around = _AROUND_ROUNDS * _STEPS
+    found: list[float] = []
+    at = around
+    while at < len(sent) - around:
+        base = float(np.median(sent[at - around : at + around]))
+        if base >= _LEAST_SEGMENTS and _is_pulse(sent[at - around : at + around] / base, around):
+            found.append(at / _STEPS)
+            at += 2 * _STEPS
+        else:
+            at += 1
+    return np.array(found)
+
+
+def _is_pulse(rates: np.ndarray[Any, Any], at: int) -> bool:
+    """True if the rate is high at ``at``, low soon after, and flat in the round trips before and after both."""
+    if rates[at] < _UP or rates[at] < rates[at - 1 : at + 2].max():
+        return False
+    if rates[at + 1 : at + 2 * _STEPS + 2].min() > _DOWN:
+        return False
+    before, after = rates[at - 4 * _STEPS : at - _STEPS], rates[at + 3 * _STEPS :]
+    return float(np.quantile(np.abs(np.concatenate([before, after]) - 1), 0.75)) < _FLAT
+
+
+def probes(seen: Sender) -> list[tuple[int, int]]:
+    """Begin and end of each ProbeRTT, in nanoseconds."""
+    found: list[tuple[int, int]] = []
+    begin: int | None = None
+    sent = 0
+    before = 0.0
+    recent: list[float] = []
+    for ack in seen.acks:
+        flight = (ack.nxt - ack.una) / seen.segment_bytes
+        if flight <= _PROBE_SEGMENTS and ack.state != "loss":
+            if begin is None:
+                begin, sent = ack.time_ns, 0
+                before = max(recent[-200:], default=0.0)
+            sent += ack.sent
+        elif begin is not None:
+            length = ack.time_ns - begin
+            if _LEAST_PROBE_NS <= length <= _MOST_PROBE_NS and sent >= _LEAST_SENT and before >= _BUSY_SEGMENTS:
+                found.append((begin, ack.time_ns))
+            begin = None
+        recent.append(flight)
+    return found

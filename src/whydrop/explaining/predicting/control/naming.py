@@ -1,0 +1,110 @@
+"""The congestion control of a sender by name, or ``unknown``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from whydrop.explaining.explained import Explained
+from whydrop.explaining.predicting.control.laws import LAWS
+from whydrop.explaining.predicting.control.model_based import is_bbr
+from whydrop.explaining.predicting.control.observed import Sender, sender
+from whydrop.explaining.predicting.control.replay import Fit, falls, replay
+
+UNKNOWN = "unknown"
+
+# Comparisons of windows that a name rests on at least.
+_LEAST_COUNT = 10
+# Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
+# which something else limited the sender, or in which the capture misses packets.
+_LEAST_NEAR = 0.75
+_LEAST_NEAR_UNREDUCED = 0.9
+# Nats by which a law must be ahead of the next, and as a part of what the next costs.
+_AHEAD = 6.0
+_CLOSE = 12.0
+# A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
+_EXACT = 0.9
+# A sender that something else limits for this share of its time does not show its window.
+_LIMITED_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Control:
+    """The congestion control of a sender.
+
+    Attributes:
+        name: its name in Linux, or ``unknown``.
+        candidates: the laws that explain the windows about as well as the best, best first.
+        why: why it is unknown; empty if it is known.
+        fits: the distance of each law from the observed windows, the best first.
+    """
+
+    name: str
+    candidates: tuple[str, ...]
+    why: str = ""
+    fits: tuple[Fit, ...] = ()
+
+
+def control_of(found: Explained, flow: int) -> Control:
+    """The congestion control of the sender of a flow (a row of the table ``flows``)."""
+    seen = sender(found, flow)
+    return Control(UNKNOWN, (), "no data with acknowledgments") if seen is None else named(seen)
+
+
+def named(seen: Sender) -> Control:
+    """The congestion control of a sender."""
+    if limiter := _limiter(seen.row):
+        return Control(UNKNOWN, (), f"limited by {limiter}")
+    fits = _fits(seen)
+    is_exact = bool(fits) and fits[0].count >= _LEAST_COUNT and fits[0].near > _EXACT
+    if is_exact or not is_bbr(seen):
+        return _decided(fits)
+    return Control("bbr", ("bbr",), fits=tuple(fits))
+
+
+def _limiter(row: dict[str, Any]) -> str | None:
+    """A limit other than the congestion window that the connection met for much of the time."""
+    shares = row.get("limits") or {}
+    for name in ("application", "peer-application", "receive-window", "send-buffer"):
+        if (shares.get(name) or 0.0) > _LIMITED_SHARE:
+            return name
+    return None
+
+
+def _fits(seen: Sender) -> list[Fit]:
+    reductions = falls(seen.acks)
+    needs_ecn = _needs_ecn(seen.row)
+    best: dict[str, Fit] = {}
+    for law in LAWS:
+        if needs_ecn is not None and needs_ecn != (law.name == "dctcp"):
+            continue
+        fit = replay(seen, law(seen.segment_bytes), reductions)
+        if law.name not in best or fit.cost < best[law.name].cost:
+            best[law.name] = fit
+    return sorted(best.values(), key=lambda fit: fit.cost)
+
+
+def _needs_ecn(row: dict[str, Any]) -> bool | None:
+    """True if the sender marks retransmissions as ECN-capable too; ``None`` if that is not known.
+
+    RFC 3168, section 6.1.5 forbids it; DCTCP does it (RFC 8257).
+    """
+    again = sum((row.get("retransmitted_by_kind") or {}).values())
+    if row.get("ecn") == "off":
+        return False
+    if not again:
+        return None
+    return bool(row["ect0"] + row["ce_marked"] >= row["packets"])
+
+
+def _decided(fits: list[Fit]) -> Control:
+    best = fits[0]
+    rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE)
+    if best.count < _LEAST_COUNT:
+        return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
+    if best.near < (_LEAST_NEAR if best.reductions or best.falls else _LEAST_NEAR_UNREDUCED):
+        return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
+    close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD)
+    if len(close) > 1:
+        return Control(UNKNOWN, close, "several laws explain the windows", tuple(fits))
+    return Control(best.name, close, fits=tuple(fits))

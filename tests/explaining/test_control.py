@@ -1,0 +1,189 @@
+"""The congestion control of a sender is named from its windows."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from whydrop.explaining.predicting.control.laws import LAWS
+from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
+from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla
+from whydrop.explaining.predicting.control.model_based import is_bbr
+from whydrop.explaining.predicting.control.naming import UNKNOWN, named
+from whydrop.explaining.predicting.control.observed import Ack, Sender
+
+SIZE = 1000
+MS = 1_000_000
+
+
+class Line:
+    """A sender with a law over one queue: full-sized segments, one acknowledgment for each."""
+
+    def __init__(
+        self, law: Law, rtt_ms: float, service_ms: float, limit: int, lost: frozenset[int] = frozenset()
+    ) -> None:
+        self.law, self.limit, self.lost = law, limit, lost
+        self.rtt_ns, self.service_ns = int(rtt_ms * MS), int(service_ms * MS)
+        self.free_ns = 0
+        self.on_the_way: deque[tuple[int, int]] = deque()
+        self.sent: dict[int, tuple[int, int]] = {}
+        self.again: set[int] = set()
+        self.missing: set[int] = set()
+        self.una = self.nxt = self.high = 0
+        self.state = "open"
+        self.acks: list[Ack] = []
+        self.sends: list[tuple[int, int]] = []
+
+    def send(self, now_ns: int, number: int) -> None:
+        begin_ns = max(now_ns, self.free_ns)
+        is_full = (begin_ns - now_ns) // self.service_ns >= self.limit
+        if is_full or (number in self.lost and number not in self.again):
+            self.missing.add(number)
+            return
+        self.missing.discard(number)
+        self.free_ns = begin_ns + self.service_ns
+        self.on_the_way.append((self.free_ns + self.rtt_ns, number))
+
+    def fill(self, now_ns: int, window: int) -> int:
+        begun = self.nxt
+        while self.nxt - self.una < window:
+            self.sent[self.nxt] = (now_ns, self.nxt + 1 - self.una)
+            self.nxt += 1
+            self.sends.append((now_ns, self.nxt * SIZE))
+            self.send(now_ns, self.nxt - 1)
+        return self.nxt - begun
+
+    def run(self, seconds: float) -> Sender:
+        self.fill(0, self.law.window)
+        while self.on_the_way and self.on_the_way[0][0] < seconds * 1e9:
+            now_ns, number = self.on_the_way.popleft()
+            self.arrived(now_ns, number)
+        row = {"ecn": "off", "ect0": 0, "ce_marked": 0, "packets": 1, "retransmitted_by_kind": {}}
+        return Sender(SIZE, self.acks, self.law.initial_window, row, self.sends)
+
+    def arrived(self, now_ns: int, number: int) -> None:
+        before, una = self.nxt, self.una
+        holes = [one for one in self.missing if one <= number] + ([number] if number in self.missing else [])
+        waiting = min([*self.missing, *(one for _, one in self.on_the_way)], default=self.nxt)
+        self.una = max(self.una, min(waiting, self.nxt))
+        law, packets = self.law, self.una - una
+        law.time_ns, law.una, law.nxt = now_ns, self.una * SIZE, before * SIZE
+        law.delivered(SIZE, False)
+        sent_ns, flight = self.sent[number]
+        rtt_ns = now_ns - sent_ns if packets and number not in self.again else None
+        law.acked(packets, rtt_ns, flight * SIZE, self.state)
+        window, count = self.next_state(holes, packets)
+        if self.state == "open":
+            count = self.fill(now_ns, law.window)
+            window = law.window if count else None
+        else:
+            self.repair(now_ns)
+        self.acks.append(
+            Ack(now_ns, self.una * SIZE, before * SIZE, packets, rtt_ns, flight * SIZE, self.state, window, count, SIZE)
+        )
+
+    def next_state(self, holes: list[int], packets: int) -> tuple[int | None, int]:
+        law = self.law
+        if self.state == "recovery" and self.una >= self.high:
+            self.state = "open"
+            law.window = law.threshold = max(2, law.reduction() if law.name == "westwood" else self.target)
+            law.opened("recovery")
+        elif self.state == "open" and holes:
+            self.state, self.high = "recovery", self.nxt
+            self.target = law.reduction()
+            law.reduced("recovery")
+            law.count = 0
+        elif self.state == "open" and packets:
+            law.grow(packets)
+        return None, 0
+
+    def repair(self, now_ns: int) -> None:
+        for one in sorted(self.missing):
+            if one not in self.again:
+                self.again.add(one)
+                self.send(now_ns, one)
+                return
+
+
+def over_shallow_queue(law: type[Law]) -> Sender:
+    return Line(law(SIZE), rtt_ms=40, service_ms=1.5, limit=15).run(20)
+
+
+DISTINCT = [law for law in LAWS if law.name not in ("reno", "lp", "cdg", "dctcp")]
+
+
+@pytest.mark.parametrize("law", DISTINCT, ids=lambda law: law.__name__)
+def test_a_law_is_named_from_its_own_windows(law: type[Law]) -> None:
+    assert named(over_shallow_queue(law)).name == law.name
+
+
+def test_reno_is_not_distinguished_from_low_priority_that_never_reduced_early() -> None:
+    found = named(over_shallow_queue(Reno))
+    assert found.name == UNKNOWN
+    assert set(found.candidates) >= {"reno", "lp"}
+
+
+def after_loss(law: Law, window: int) -> int:
+    law.window = window
+    return law.reduction()
+
+
+def test_reductions_after_a_loss_are_those_of_the_papers() -> None:
+    assert after_loss(Reno(SIZE), 100) == 50
+    assert after_loss(Cubic(SIZE), 100) == 70
+    assert after_loss(Bic(SIZE), 100) == 79
+    assert after_loss(Scalable(SIZE), 100) == 88
+
+
+def test_dctcp_reduces_by_half_of_the_share_of_marks() -> None:
+    law = Dctcp(SIZE)
+    law.window, law.alpha = 100, 256
+    assert law.marked_reduction() == 88
+
+
+def test_a_slow_start_of_hybla_is_that_of_a_shorter_path() -> None:
+    law = Hybla(SIZE)
+    law.acked(1, 50 * MS, SIZE, "open")
+    law.window = 10
+    law.grow(1)
+    assert law.window == 13
+
+
+def without_window(acks: list[Ack]) -> list[Ack]:
+    return [Ack(ack.time_ns, ack.una, ack.nxt, ack.packets, ack.rtt_ns, ack.flight_bytes, ack.state) for ack in acks]
+
+
+def test_a_sender_without_a_known_window_is_unknown() -> None:
+    seen = over_shallow_queue(Reno)
+    found = named(Sender(SIZE, without_window(seen.acks), 10, seen.row, seen.sends))
+    assert (found.name, found.why) == (UNKNOWN, "0 comparisons of windows")
+
+
+def test_a_sender_that_its_receiver_limits_is_unknown() -> None:
+    seen = over_shallow_queue(Cubic)
+    seen.row["limits"] = {"receive-window": 0.8}
+    assert named(seen).why == "limited by receive-window"
+
+
+def paced(rounds: int, gains: tuple[float, ...]) -> Sender:
+    """A sender with a rate for each round trip of 50 ms: so many segments for a gain of 1."""
+    sends: list[tuple[int, int]] = []
+    for number in range(rounds):
+        count = round(40 * gains[number % len(gains)])
+        sends += [(50 * MS * number + 50 * MS * one // count, 0) for one in range(count)]
+    row = {"ecn": "off", "ect0": 0, "ce_marked": 0, "packets": 1, "retransmitted_by_kind": {}}
+    return Sender(SIZE, [Ack(50 * MS, SIZE, 40 * SIZE, 1, 50 * MS, SIZE, "open")], 10, row, sends)
+
+
+def test_the_gain_cycle_of_bbr_is_seen() -> None:
+    assert is_bbr(paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1)))
+
+
+def test_a_steady_rate_is_not_bbr() -> None:
+    assert not is_bbr(paced(80, (1,)))
+
+
+def test_a_sawtooth_of_eight_round_trips_is_not_bbr() -> None:
+    assert not is_bbr(paced(80, (0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4)))
