@@ -181,6 +181,10 @@ def test_the_gain_cycle_of_bbr_is_seen() -> None:
     assert is_bbr(paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1)))
 
 
+def test_a_sender_of_one_round_trip_is_not_bbr() -> None:
+    assert not is_bbr(paced(1, (1,)))
+
+
 def test_a_steady_rate_is_not_bbr() -> None:
     assert not is_bbr(paced(80, (1,)))
 

@@ -54,6 +54,8 @@ def count_cycles(seen: Sender) -> int:
 def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
     """The times of pulses, in round trips."""
     times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
+    if times[-1] - times[0] < 2 * _AROUND_ROUNDS * rtt_ns:
+        return np.array([])
     step_ns = rtt_ns / _STEPS
     counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
     sent = np.convolve(counts, np.ones(_STEPS), "valid")
