@@ -29,6 +29,16 @@ impl Ecn {
         self != Self::NotCapable
     }
 
+    /// The field in the last two bits of a traffic class, or of the byte with the DSCP.
+    pub fn of_bits(traffic_class: u8) -> Self {
+        match traffic_class & 0b11 {
+            0b00 => Self::NotCapable,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+
     /// The two bits in the header.
     pub fn bits(self) -> u8 {
         match self {

@@ -32,6 +32,7 @@
 //! | [`DualPi2`] | at their drain rate, ECT(1) ahead | early, or marks | RFC 9332 |
 //! | [`TickShaper`], [`Batches`] | until a tick, or the link's turn | packets that find the queue full | |
 //! | [`Outage`] | nothing | everything, for a time | |
+//! | [`Trace`] | until a recorded delivery opportunity | nothing | Netravali et al., mahimahi, 2015 |
 //! | [`Chain`] | and drops as its elements do, one after the other | | |
 //!
 //! A path as data, which makes these elements, is a [`PathSpec`].
@@ -58,6 +59,7 @@ mod shaper;
 mod spec;
 mod ticks;
 mod tokens;
+mod trace;
 mod transmitter;
 
 pub use aqm::{Cake, CoDel, DualPi2, FqCoDel, FqPie, Pie, Red};
@@ -78,3 +80,4 @@ pub use shaper::Shaper;
 pub use spec::{ElementSpec, PathSpec, SpecError};
 pub use ticks::{Batches, TickShaper};
 pub use tokens::TokenBucket;
+pub use trace::{Trace, TraceError};
