@@ -33,6 +33,7 @@ ROOMS = (
     "measure",
     "monitoring",
     "explaining",
+    "emulating",
     "show",
     "studies",
     "act",

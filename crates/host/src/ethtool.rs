@@ -30,6 +30,16 @@ const OFFLOADS: [(&str, u32); 6] = [
     ("generic-receive-offload", 0x2B),
 ];
 
+/// Commands that switch off segmentation, checksums and receive offload, with whether the kernel must obey. Others, such as
+/// scatter-gather and the segmentation of UDP, need one of these.
+const SWITCHED_OFF: [(u32, bool); 5] = [
+    (0x1F, true),  // TCP segmentation
+    (0x17, true),  // checksums of sent packets
+    (0x24, false), // segmentation in software, just before the device
+    (0x2C, false), // receive offload
+    (0x15, false), // checksums of received packets
+];
+
 /// The longest name of an interface, without its zero byte.
 const LONGEST_NAME: usize = 15;
 
@@ -130,6 +140,22 @@ impl Ethtool {
         }))
     }
 
+    /// Switches off everything that makes larger packets of several, or leaves checksums to the device.
+    ///
+    /// # Errors
+    /// The driver refuses to leave checksums to the kernel, or to split packets.
+    pub fn switch_off_offloads(&self) -> io::Result<()> {
+        for (command, is_needed) in SWITCHED_OFF {
+            let mut buffer = vec![0; 8];
+            buffer[..4].copy_from_slice(&command.to_ne_bytes());
+            match self.exchange(buffer) {
+                Err(error) if is_needed => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn value(&self, command: u32) -> io::Result<u32> {
         let data = self.ask(command, 8)?;
         Ok(u32_at(&data, 4).unwrap_or(0))
@@ -139,6 +165,11 @@ impl Ethtool {
     fn ask(&self, command: u32, size: usize) -> io::Result<Vec<u8>> {
         let mut buffer = vec![0; size];
         buffer[..4].copy_from_slice(&command.to_ne_bytes());
+        self.exchange(buffer)
+    }
+
+    /// Sends a buffer, which begins with a command and has its size; returns the buffer with the answer.
+    fn exchange(&self, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
         // SAFETY: all zeros is a valid `ifreq`.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(self.name) {

@@ -4,12 +4,12 @@
 //! Nothing fails: `not_gathered` lists the facts that could not be found, with the reason.
 
 mod counters;
-mod ethtool;
+pub mod ethtool;
 mod items;
 mod layouts;
 mod network;
 mod qdiscs;
-mod rtnetlink;
+pub mod rtnetlink;
 mod system;
 
 use std::net::IpAddr;

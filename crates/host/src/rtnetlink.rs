@@ -245,6 +245,15 @@ impl Netlink {
         self.answers(kind, REQUEST_AND_ACKNOWLEDGE, body)
     }
 
+    /// Has something made or changed; `flags` are those of linux/netlink.h for new things.
+    ///
+    /// # Errors
+    /// The kernel refuses, or does not answer.
+    pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        self.answers(kind, REQUEST_AND_ACKNOWLEDGE | flags, body)?;
+        Ok(())
+    }
+
     fn answers(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.sequence += 1;
         let question = message(kind, flags, self.sequence, body);

@@ -76,6 +76,11 @@ impl<E: Ord> Calendar<E> {
         self.scheduled += 1;
     }
 
+    /// The time of the next event.
+    pub fn next_ns(&self) -> Option<i64> {
+        self.heap.peek().map(|Reverse((time_ns, _, _))| *time_ns)
+    }
+
     pub fn pop(&mut self) -> Option<(i64, E)> {
         self.heap
             .pop()

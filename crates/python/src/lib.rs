@@ -6,6 +6,7 @@ mod analysis;
 mod bursts;
 mod columns;
 mod drops;
+mod emulation;
 mod errors;
 mod events;
 mod guard;
@@ -45,6 +46,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replay::elements, module)?)?;
     module.add_function(wrap_pyfunction!(predictions::predict, module)?)?;
     module.add_function(wrap_pyfunction!(predictions::changed_setting, module)?)?;
+    module.add_function(wrap_pyfunction!(emulation::emulate, module)?)?;
+    module.add_function(wrap_pyfunction!(emulation::trace_times, module)?)?;
     module.add_class::<replay::Passages>()?;
     module.add_class::<analysis::Analysis>()?;
     module.add_class::<table::Table>()?;

@@ -17,6 +17,7 @@ GROUPS = {
     "Explain": {
         "explain": ("whydrop.cli.explain", "Explain why packets were dropped or delayed."),
         "match": ("whydrop.cli.match", "Match the packets of two captures of one path."),
+        "emulate": ("whydrop.cli.emulate", "Run a program over an emulated path."),
         "predict": ("whydrop.cli.predict", "Predict what a change of path or senders would bring."),
     },
     "Measure": {

@@ -128,6 +128,15 @@ def predict(found: Explained, changes: Sequence[str] = (), control: str | None =
     )
 
 
+def fitted_setting(found: Explained) -> Json:
+    """The path and the senders that reproduce best what captures show.
+
+    Raises:
+        PredictionError: the captures have nothing that could be run.
+    """
+    return _best(found, recorded.quantities(found), CONTROLS)
+
+
 def _best(found: Explained, was: Quantities, controls: Sequence[str]) -> Json:
     """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
     tried = [one for control in controls for one in settings(found, control)]

@@ -1,0 +1,128 @@
+//! The loop that receives packets, drives the elements, and sends packets when they are due.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::time::TimeSpec;
+
+use crate::clock;
+use crate::direction::Direction;
+use crate::lateness::Lateness;
+use crate::ring::{Outlet, Ring};
+
+/// Packets that are received before those that are due are sent.
+const MOST_AT_ONCE: usize = 16;
+/// How long the end may be overlooked.
+const LONGEST_SLEEP_NS: i64 = 20_000_000;
+
+/// A direction between two interfaces, and its lateness.
+pub struct Lane {
+    pub direction: Direction,
+    pub lateness: Lateness,
+    from: Ring,
+    to: Outlet,
+}
+
+/// Lanes that one thread serves.
+pub struct Worker {
+    pub lanes: Vec<Lane>,
+    /// After a packet, and before a departure, the thread does not sleep for this long: to be woken takes longer than
+    /// packets may be late.
+    pub awake_ns: i64,
+}
+
+impl Worker {
+    /// Runs until the end is requested.
+    pub fn run(&mut self, is_over: &AtomicBool) {
+        let mut active_ns = i64::MIN;
+        while !is_over.load(Ordering::Relaxed) {
+            let now_ns = clock::now_ns();
+            if self.step(now_ns) {
+                active_ns = now_ns;
+                continue;
+            }
+            let next_ns = self
+                .lanes
+                .iter()
+                .filter_map(|lane| lane.direction.next_ns());
+            let next_ns = next_ns.min().unwrap_or(i64::MAX);
+            let is_near = next_ns.saturating_sub(now_ns) < self.awake_ns;
+            if is_near || now_ns.saturating_sub(active_ns) < self.awake_ns {
+                std::hint::spin_loop();
+            } else {
+                self.sleep(next_ns.saturating_sub(now_ns) - self.awake_ns);
+            }
+        }
+        for lane in &mut self.lanes {
+            lane.direction.counts.lost_by_emulator += lane.from.dropped();
+        }
+    }
+
+    /// Receives and sends; returns whether there was anything to do.
+    fn step(&mut self, now_ns: i64) -> bool {
+        let to_monotonic_ns = clock::monotonic_minus_wall_ns();
+        let served = self.lanes.iter_mut();
+        // All of them, whatever the first has done.
+        served.fold(false, |is_active, lane| {
+            lane.step(now_ns, to_monotonic_ns) | is_active
+        })
+    }
+
+    fn sleep(&self, time_ns: i64) {
+        let timeout = TimeSpec::new(0, time_ns.clamp(0, LONGEST_SLEEP_NS));
+        let mut watched: Vec<_> = (self.lanes.iter())
+            .map(|lane| PollFd::new(lane.from.as_fd(), PollFlags::POLLIN))
+            .collect();
+        // A signal wakes as well as a packet.
+        let _ = nix::poll::ppoll(&mut watched, Some(timeout), None);
+    }
+}
+
+impl Lane {
+    fn new(direction: Direction, from: Ring, to: Outlet) -> Lane {
+        Lane {
+            direction,
+            lateness: Lateness::default(),
+            from,
+            to,
+        }
+    }
+
+    fn step(&mut self, now_ns: i64, to_monotonic_ns: i64) -> bool {
+        let mut last_ns = now_ns;
+        let received = self.from.receive(MOST_AT_ONCE, |wall_ns, frame| {
+            last_ns = wall_ns + to_monotonic_ns;
+            self.direction.arrive(last_ns, frame);
+        });
+        // Decisions after the last packet may depend on those that are still in the ring.
+        let is_all = received < MOST_AT_ONCE;
+        self.direction.poll(if is_all { now_ns } else { last_ns });
+        let sent = self.send_due(now_ns);
+        received > 0 || sent > 0
+    }
+
+    fn send_due(&mut self, now_ns: i64) -> usize {
+        let mut sent = 0;
+        while let Some(departure) = self.direction.due(now_ns) {
+            self.lateness.record(clock::now_ns() - departure.due_ns);
+            let is_delivered = self.to.send(self.direction.frame(departure)).is_ok();
+            self.direction.sent(departure, is_delivered);
+            sent += 1;
+        }
+        sent
+    }
+}
+
+/// Rings of two interfaces joined by a lane in each direction.
+///
+/// # Errors
+/// No descriptors are left.
+pub fn lanes(forward: Direction, back: Direction, near: Ring, far: Ring) -> io::Result<[Lane; 2]> {
+    let (to_near, to_far) = (near.outlet()?, far.outlet()?);
+    Ok([
+        Lane::new(forward, near, to_far),
+        Lane::new(back, far, to_near),
+    ])
+}

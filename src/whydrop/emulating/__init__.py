@@ -1,0 +1,1 @@
+"""Paths made real on this machine: a path to emulate, and the emulation in processes of its own."""

@@ -1,0 +1,129 @@
+"""A path that was emulated is the one that explain finds, and nothing of an emulation is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import whydrop
+from patience import wait_until
+
+WHYDROP = (sys.executable, "-m", "whydrop")
+NETWORKS = Path("/proc/net/dev")
+
+pytestmark = [pytest.mark.needs_namespaces, pytest.mark.slow]
+
+
+def emulate(*words: str, command: str, far: tuple[str, ...] = (), cwd: Path) -> subprocess.CompletedProcess[str]:
+    given = [*WHYDROP, "emulate", *words, *(word for line in far for word in ("--far", line))]
+    return subprocess.run([*given, "--", "sh", "-c", command], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def captured(path: str, folder: Path, *words: str, seconds: int = 4) -> whydrop.Explanation:
+    """The explanation of a transfer over a path, captured in both hosts."""
+    tcpdump = "exec tcpdump -i eth0 -s 100 -B 16000 -w"
+    far = (f"{tcpdump} far.pcap", "exec iperf3 -s")
+    command = f"{tcpdump.removeprefix('exec ')} near.pcap & sleep 0.5; iperf3 -c $WHYDROP_FAR -t {seconds}"
+    done = emulate(path, *words, command=command, far=far, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return whydrop.explain(folder / "near.pcap", folder / "far.pcap")
+
+
+@pytest.mark.needs_program("iperf3", "tcpdump")
+def test_explain_finds_the_policer_that_was_emulated(tmp_path: Path) -> None:
+    verdict = captured("policer:rate=20M,burst=80kB", tmp_path, "--rtt", "20ms").verdicts[0]
+    assert verdict.cause == "policer"
+    assert verdict.parameters["rate_bps"].value == pytest.approx(20e6, rel=0.01)
+    assert verdict.parameters["burst_bytes"].value == pytest.approx(80e3, rel=0.05)
+
+
+@pytest.mark.needs_program("iperf3", "tcpdump")
+def test_explain_finds_the_queue_that_was_emulated(tmp_path: Path) -> None:
+    verdict = captured("fifo:rate=20M,limit=60packets", tmp_path, "--rtt", "20ms").verdicts[0]
+    assert verdict.cause == "deep-queue"
+    assert verdict.parameters["drain_rate_bps"].value == pytest.approx(20e6, rel=0.01)
+    assert verdict.parameters["limit_packets"].value == pytest.approx(60, abs=1)
+
+
+def test_both_hosts_are_addressable_and_the_programs_status_is_that_of_the_command(tmp_path: Path) -> None:
+    pings = "ping -c 1 -W 5 $WHYDROP_FAR && ping -c 1 -W 5 $WHYDROP_FAR6 && exit 7"
+    done = emulate("delay:time=5ms", "--rtt", "30ms", "--json", command=pings, cwd=tmp_path)
+    assert done.returncode == 7, done.stderr
+    found = json.loads(done.stdout)
+    for direction in ("near_to_far", "far_to_near"):
+        one = found[direction]
+        assert (one["arrived"], one["delivered"], one["dropped"]) == (2, 2, 0)
+        assert one["lateness"]["packets"] == 2
+    assert "time=3" in done.stderr
+
+
+def test_the_hosts_see_no_interface_of_this_machine_and_leave_none_behind(tmp_path: Path) -> None:
+    before = interfaces(NETWORKS.read_text())
+    done = emulate("delay:time=0ms", command="cat /proc/net/dev; hostname", far=("sleep 60",), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert interfaces(done.stdout) == {"lo", "eth0"}
+    assert done.stdout.splitlines()[-1] == "near"
+    assert interfaces(NETWORKS.read_text()) == before
+
+
+def interfaces(table: str) -> set[str]:
+    return {line.partition(":")[0].strip() for line in table.splitlines() if ":" in line}
+
+
+def test_nothing_is_left_of_an_emulation_that_was_killed(tmp_path: Path) -> None:
+    # The program and what it starts in the background write down their numbers, as this machine knows them.
+    script = "for one in near far; do sleep 1000 & done; readlink /proc/self/ns/net > namespace; wait"
+    process = subprocess.Popen(
+        [*WHYDROP, "emulate", "delay:time=0ms", "--far", "sleep 1001", "--", "sh", "-c", script],
+        cwd=tmp_path, start_new_session=True,
+    )  # fmt: skip
+    namespace = tmp_path / "namespace"
+    wait_until(lambda: namespace.exists() and namespace.read_text().endswith("\n"), "the program's start")
+    assert in_namespace(namespace.read_text().strip())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not in_namespace(namespace.read_text().strip()), "the end of all processes")
+
+
+def in_namespace(name: str) -> list[str]:
+    """The processes of this machine that are in a network namespace."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            if str(link.readlink()) == name:
+                found.append(link.parts[2])
+        except OSError:
+            continue
+    return found
+
+
+def test_ctrl_c_and_sigterm_end_the_program(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*WHYDROP, "emulate", "delay:time=0ms", "--", "sh", "-c", "echo > started; exec sleep 1000"], cwd=tmp_path
+    )
+    wait_until((tmp_path / "started").exists, "the program's start")
+    process.terminate()
+    assert process.wait(60) == 143
+
+
+def test_a_command_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run([*WHYDROP, "emulate", "delay:time=0ms", "--", "./missing"], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "./missing: No such file" in done.stderr
+
+
+def test_packets_wait_for_the_opportunities_of_a_trace(tmp_path: Path) -> None:
+    # one packet in 40 ms
+    (tmp_path / "slow.trace").write_text("40\n")
+    done = emulate("--trace", "slow.trace", command="ping -c 4 -i 0.01 -s 1472 -w 60 $WHYDROP_FAR", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    times_ms = [float(line.partition("time=")[2].split()[0]) for line in done.stdout.splitlines() if "time=" in line]
+    assert len(times_ms) == 4
+    assert times_ms[0] >= 40
