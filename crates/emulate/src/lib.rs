@@ -9,6 +9,7 @@ mod clock;
 mod direction;
 mod frame;
 mod lateness;
+mod processors;
 mod programs;
 mod rights;
 mod ring;

@@ -5,8 +5,8 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::direction::Counts;
 use crate::lateness::Summary;
+use crate::processors::{Shares, stay_on, stay_on_these};
 use crate::programs::{mount, start_far, start_near, wait_for_sockets};
 use crate::rights::enter_namespaces;
 use crate::ring::Ring;
@@ -30,8 +31,6 @@ use crate::worker::{Lane, Worker, lanes};
 
 /// How long the thread stays awake where there is a second processor for the programs.
 const AWAKE_NS: i64 = 200_000;
-/// With fewer processors one thread serves both directions, so that the programs have the other.
-const PROCESSORS_FOR_TWO_THREADS: usize = 4;
 /// How often the ends of programs are looked for.
 const LOOK_AGAIN_MS: u16 = 5;
 /// From SIGTERM to SIGKILL.
@@ -139,12 +138,17 @@ impl Session {
         let [forward, back] = directions;
         let near = Ring::open(topology.to_near, settings.mtu_bytes)?;
         let far = Ring::open(topology.to_far, settings.mtu_bytes)?;
-        let workers = workers(lanes(forward, back, near, far)?);
+        let shares = Shares::of_this_process()?;
+        let workers = workers(lanes(forward, back, near, far)?, &shares);
         let is_over = &AtomicBool::new(false);
+        // No program may send before all threads are ready.
+        let ready = &Barrier::new(workers.len() + 1);
         thread::scope(|scope| {
-            let threads: Vec<_> = (workers.into_iter())
-                .map(|worker| scope.spawn(move || served(worker, is_over)))
+            let threads: Vec<_> = (workers.into_iter().zip(shares.emulator))
+                .map(|(worker, own)| scope.spawn(move || served(worker, own, ready, is_over)))
                 .collect();
+            ready.wait();
+            let _ = stay_on_these(&shares.programs);
             let status = Self::run_programs(settings, &topology, &own, parent);
             is_over.store(true, Ordering::Relaxed);
             let joined = threads.into_iter().map(|thread| thread.join());
@@ -211,21 +215,29 @@ fn private_mounts() -> io::Result<()> {
     Ok(())
 }
 
-fn workers(lanes: [Lane; 2]) -> Vec<Worker> {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let awake_ns = if processors > 1 { AWAKE_NS } else { 0 };
+fn workers(lanes: [Lane; 2], shares: &Shares) -> Vec<Worker> {
+    let awake_ns = shares.emulator[0].map_or(0, |_| AWAKE_NS);
     let [forward, back] = lanes;
     let of = |lanes| Worker { lanes, awake_ns };
-    match processors >= PROCESSORS_FOR_TWO_THREADS {
+    match shares.has_two_threads {
         true => vec![of(vec![forward]), of(vec![back])],
         false => vec![of(vec![forward, back])],
     }
 }
 
 /// Runs a worker in this thread; returns it, and whether the thread was ahead of all programs.
-fn served(mut worker: Worker, is_over: &AtomicBool) -> (Worker, bool) {
+fn served(
+    mut worker: Worker,
+    own: Option<usize>,
+    ready: &Barrier,
+    is_over: &AtomicBool,
+) -> (Worker, bool) {
+    if let Some(number) = own {
+        let _ = stay_on(number);
+    }
     let is_realtime = worker.awake_ns > 0 && ahead_of_programs();
     let _ = prctl::set_timerslack(1);
+    ready.wait();
     worker.run(is_over);
     (worker, is_realtime)
 }
