@@ -11,6 +11,7 @@ mod frame;
 mod lateness;
 mod processors;
 mod programs;
+mod rests;
 mod rights;
 mod ring;
 mod session;

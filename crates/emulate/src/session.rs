@@ -29,8 +29,9 @@ use crate::settings::Settings;
 use crate::topology::Topology;
 use crate::worker::{Lane, Worker, lanes};
 
-/// How long the thread stays awake where there is a second processor for the programs.
-const AWAKE_NS: i64 = 200_000;
+/// How long a thread with a processor of its own stays awake: longer than programs pause between the packets that they
+/// send by a timer.
+const AWAKE_NS: i64 = 2_000_000;
 /// How often the ends of programs are looked for.
 const LOOK_AGAIN_MS: u16 = 5;
 /// From SIGTERM to SIGKILL.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::time::TimeSpec;
@@ -10,6 +11,7 @@ use nix::sys::time::TimeSpec;
 use crate::clock;
 use crate::direction::Direction;
 use crate::lateness::Lateness;
+use crate::rests::Rests;
 use crate::ring::{Outlet, Ring};
 
 /// Packets that are received before those that are due are sent.
@@ -37,27 +39,41 @@ impl Worker {
     /// Runs until the end is requested.
     pub fn run(&mut self, is_over: &AtomicBool) {
         let mut active_ns = i64::MIN;
+        let mut rests = Rests::default();
         while !is_over.load(Ordering::Relaxed) {
             let now_ns = clock::now_ns();
+            rests.runs(now_ns);
             if self.step(now_ns) {
                 active_ns = now_ns;
+                if rests.overdue_ns() > 0 {
+                    std::thread::sleep(Duration::from_nanos(rests.overdue_ns() as u64));
+                    rests.slept(clock::now_ns());
+                }
                 continue;
             }
-            let next_ns = self
-                .lanes
-                .iter()
-                .filter_map(|lane| lane.direction.next_ns());
-            let next_ns = next_ns.min().unwrap_or(i64::MAX);
-            let is_near = next_ns.saturating_sub(now_ns) < self.awake_ns;
-            if is_near || now_ns.saturating_sub(active_ns) < self.awake_ns {
-                std::hint::spin_loop();
-            } else {
-                self.sleep(next_ns.saturating_sub(now_ns) - self.awake_ns);
+            let left_ns = self.next_ns().saturating_sub(now_ns);
+            let is_awake = now_ns.saturating_sub(active_ns) < self.awake_ns;
+            let sleep_ns = match is_awake || left_ns < self.awake_ns {
+                // Without a packet it rests, if it has to.
+                true => rests.owed_ns().min(left_ns),
+                false => left_ns - self.awake_ns,
+            };
+            if sleep_ns > 0 {
+                self.sleep(sleep_ns);
+                rests.slept(clock::now_ns());
             }
+            std::hint::spin_loop();
         }
         for lane in &mut self.lanes {
             lane.direction.counts.lost_by_emulator += lane.from.dropped();
         }
+    }
+
+    /// When any lane next has to decide or to send.
+    fn next_ns(&self) -> i64 {
+        let all = self.lanes.iter();
+        let all = all.filter_map(|lane| lane.direction.next_ns());
+        all.min().unwrap_or(i64::MAX)
     }
 
     /// Receives and sends; returns whether there was anything to do.

@@ -105,10 +105,14 @@ def _fitted(captures: Sequence[Path]) -> Setting:
     from whydrop.emulating.setting import Setting
     from whydrop.explaining.predicting.prediction import fitted_setting
     from whydrop.explaining.replaying import readable
+    from whydrop.text.quantities import duration
 
     fitted = fitted_setting(explained(captures, tables=True))
-    ending.note(f"path of the capture: {readable(fitted['path'])}")
-    return Setting(fitted["path"], fitted["round_trip_ns"] / 1e9)
+    # The link over which packets come to the path: a host here sends as fast as its processor.
+    line = [] if fitted["line_bps"] is None else [{"element": "line", "rate_bps": fitted["line_bps"]}]
+    path = {"elements": [*line, *fitted["path"]["elements"]]}
+    ending.note(f"path of the capture: {readable(path)}, round trip {duration(fitted['round_trip_ns'] / 1e9)}")
+    return Setting(path, fitted["round_trip_ns"] / 1e9)
 
 
 def _trace(file: Path | None) -> list[int]:
