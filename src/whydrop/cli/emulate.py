@@ -21,10 +21,11 @@ EXAMPLES = """
 \b
 Examples:
   whydrop emulate path.toml --rtt 40ms
-  whydrop emulate policer:rate=20M,burst=80kB --rtt 40ms \\
+  whydrop emulate policer:rate=20M,burst=80kB -- ./program
+  whydrop emulate fifo:rate=50M,limit=90kB \\
     --far "iperf3 -s" -- sh -c 'iperf3 -c $WHYDROP_FAR'
-  whydrop emulate sender.pcap receiver.pcap -- ./my-program
-  whydrop emulate --trace cellular.trace -- ./my-program
+  whydrop emulate sender.pcap receiver.pcap -- ./program
+  whydrop emulate --trace cellular.trace -- ./program
 """
 _COMMAND = "whydrop.emulate.command"
 
