@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from whydrop.explaining.predicting.prediction import Prediction, Value
+from whydrop.explaining.predicting.prediction import Json, Prediction, Value
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.show.document import Column, Document, Facts, Part, Table, Text, known, parts
 from whydrop.text.quantities import duration, interval, percent, rate
@@ -14,8 +15,11 @@ _NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
     "loss_rate": ("lost data packets", percent),
     "delay_p95_s": ("queueing delay, 95th percentile", duration),
 }
-_GIVEN = "stated with --cc"
-_CHOSEN = "of those simulated, it reproduces the capture best"
+_CONTROL_FROM = {
+    "user": "stated with --cc",
+    "windows": "its windows show it",
+    "runs": "of those simulated, it reproduces the capture best",
+}
 
 
 def document(found: Prediction) -> Document:
@@ -50,7 +54,21 @@ def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
         yield "Changed path", found.changed_path
     if found.changes:
         yield "Changes", ", ".join(found.changes)
-    yield "Congestion control", f"{found.control} ({_GIVEN if found.is_control_given else _CHOSEN})"
+    yield "Congestion control", f"{found.control} ({_CONTROL_FROM[found.control_from]})"
+    for limit, count in Counter(limit for sender in found.senders for limit in _limits(sender)).items():
+        yield "Senders", limit if len(found.senders) == 1 else f"{limit} ({count} of {len(found.senders)})"
+
+
+def _limits(sender: Json) -> Iterator[str]:
+    """Limits of a simulated sender other than the congestion window."""
+    if sender["load"] != "full":
+        yield f"the application writes or reads at {rate(sender['load']['rate']['rate_bps'])}"
+    if sender["receive_window_bytes"] is not None:
+        yield f"receive window of {size(sender['receive_window_bytes'])}"
+    if sender["send_buffer_bytes"] is not None:
+        yield f"send buffer of {size(sender['send_buffer_bytes'])}"
+    if sender["pace_bps"] is not None:
+        yield f"paced at {rate(sender['pace_bps'])}"
 
 
 def _table(found: Prediction) -> Table:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting.control.naming import Control, control_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.setting import PredictionError, settings
 from whydrop.explaining.replaying import readable
@@ -27,6 +28,8 @@ from whydrop.explaining.replaying import readable
 Json = dict[str, Any]
 
 CONTROLS = ("cubic", "reno", "bbr")
+# Linux's LP is Reno until delays make it reduce, which the windows would show.
+_LIKE_RENO = {"reno", "lp"}
 RUNS = 20
 # For the choice of the congestion control and of the law of queue management.
 _TRIAL_RUNS = 4
@@ -63,7 +66,10 @@ class Prediction:
 
     Attributes:
         path: the fitted path in its text form, and with the changes.
-        control: the congestion control of the senders, and whether the user gave it.
+        control: the congestion control of the senders.
+        control_from: ``user``; ``windows``, if the windows of every sender name it; else ``runs``: it reproduces the
+            recorded values best.
+        senders: each connection as it is simulated: congestion control, limits, load, times in ns and rates in bit/s.
         changes: as the user wrote them.
         recorded: what the captures show.
         reproduced: the median of the runs without a change.
@@ -75,7 +81,8 @@ class Prediction:
     path: str
     changed_path: str
     control: str
-    is_control_given: bool
+    control_from: Literal["user", "windows", "runs"]
+    senders: tuple[Json, ...]
     changes: tuple[str, ...]
     recorded: Quantities
     reproduced: Quantities
@@ -98,7 +105,8 @@ def predict(found: Explained, changes: Sequence[str] = (), control: str | None =
         ChangeError: a change is not understood, or does not fit the path.
     """
     was = recorded.quantities(found)
-    setting = _best(found, was, CONTROLS if control is None else (control,))
+    named = named_controls(found) if control is None else {}
+    setting = _best(found, was, CONTROLS if control is None else (control,), named)
     changed = _changed(setting, changes)
     before = _run(setting, range(1, runs + 1))
     reproduced = _median(before, was)
@@ -115,8 +123,9 @@ def predict(found: Explained, changes: Sequence[str] = (), control: str | None =
     return Prediction(
         readable(setting["path"]),
         readable(changed["path"]),
-        setting["flows"][0]["control"],
-        control is not None,
+        ", ".join(dict.fromkeys(flow["control"] for flow in setting["flows"])),
+        "user" if control is not None else "windows" if len(named) == len(setting["flows"]) else "runs",
+        tuple(setting["flows"]),
         tuple(changes),
         was,
         reproduced,
@@ -134,12 +143,26 @@ def fitted_setting(found: Explained) -> Json:
     Raises:
         PredictionError: the captures have nothing that could be run.
     """
-    return _best(found, recorded.quantities(found), CONTROLS)
+    return _best(found, recorded.quantities(found), CONTROLS, named_controls(found))
 
 
-def _best(found: Explained, was: Quantities, controls: Sequence[str]) -> Json:
+def named_controls(found: Explained) -> dict[int, str]:
+    """The congestion controls that the windows of senders name, by flow; only those that can be simulated."""
+    named = ((flow, _simulated(control_of(found, flow))) for flow in found.table("segments")["flow"].unique().sort())
+    return {flow: name for flow, name in named if name is not None}
+
+
+def _simulated(control: Control) -> str | None:
+    if control.candidates and _LIKE_RENO.issuperset(control.candidates):
+        return "reno"
+    return control.name if control.name in CONTROLS else None
+
+
+def _best(found: Explained, was: Quantities, controls: Sequence[str], named: Mapping[int, str]) -> Json:
     """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
-    tried = [one for control in controls for one in settings(found, control)]
+    tried = [one for control in controls for one in settings(found, control, named)]
+    # Where all senders are named, each congestion control gives the same.
+    tried = list({json.dumps(one): one for one in tried}.values())
     if len(tried) == 1:
         return tried[0]
     seeds = range(1, _TRIAL_RUNS + 1)

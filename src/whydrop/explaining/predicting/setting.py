@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,11 @@ class PredictionError(Error):
 # A limit that a connection met for this share of its time is part of its setting.
 _LIMITED_SHARE = 0.05
 _PACED_SHARE = 0.1
+# Causes other than the path.
+_SENDER_LIMITS = ("sender", "none")
+# A receive window that is smaller than this share of its largest for a quarter of the time fills: the receiver's
+# application reads slowly.
+_SMALL_WINDOW, _SMALL_FOR = 0.6, 0.25
 # Connections with fewer data packets are left out.
 _LEAST_PACKETS = 10
 # Packets that come together within this time left the sender as one large segment.
@@ -43,8 +49,11 @@ _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
 
 
-def settings(found: Explained, control: str) -> list[Json]:
+def settings(found: Explained, control: str, named: Mapping[int, str]) -> list[Json]:
     """The settings that may have been, one for each path that explains the packets.
+
+    Args:
+        control: the congestion control of the senders that are not in ``named``, by their flow.
 
     Raises:
         PredictionError: nothing was found that a path could be made of.
@@ -52,22 +61,31 @@ def settings(found: Explained, control: str) -> list[Json]:
     verdict = found.verdicts[0] if found.verdicts else None
     if verdict is None or not found.flows:
         raise PredictionError("no TCP connection with data: nothing to predict")
-    flows = _flows(found, control)
-    base = {
+    # Where neither path nor window shows as the limit, it may be the application, which writes a little at a time.
+    loads = (False, True) if verdict.cause in _SENDER_LIMITS else (False,)
+    senders = [_senders(found, control, named, writes) for writes in loads]
+    return [{"path": path, **one} for one in senders for path in _paths(verdict)]
+
+
+def _senders(found: Explained, control: str, named: Mapping[int, str], all_write_at_a_rate: bool) -> Json:
+    """The senders, with all that a setting has besides the path."""
+    flows = _flows(found, control, named, all_write_at_a_rate)
+    first_ns = min(flow["start_ns"] for flow in flows)
+    setting = {
         "line_bps": _line_bps(found),
         "round_trip_ns": min(flow.pop("rtt_ns") for flow in flows),
-        "duration_ns": int(found.table("segments")["time_ns"].max()) - min(flow["start_ns"] for flow in flows),  # type: ignore[arg-type]
+        "duration_ns": int(found.table("segments")["time_ns"].max()) - first_ns,  # type: ignore[arg-type]
+        "flows": flows,
     }
-    first_ns = min(flow["start_ns"] for flow in flows)
     for flow in flows:
         flow["start_ns"] -= first_ns
-    return [{"path": path, "flows": flows, **base} for path in _paths(verdict)]
+    return setting
 
 
 def _paths(verdict: Verdict) -> list[Json]:
     if verdict.path is not None:
         return [dict(verdict.path)]
-    if verdict.cause in ("sender", "receiver-window", "none"):
+    if verdict.cause in (*_SENDER_LIMITS, "receiver-window"):
         return [{"elements": [{"element": "delay", "time_ns": 0}]}]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
@@ -94,14 +112,17 @@ def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
     return elements
 
 
-def _flows(found: Explained, control: str) -> list[Json]:
+def _flows(found: Explained, control: str, named: Mapping[int, str], all_write_at_a_rate: bool) -> list[Json]:
     segments, acks = found.table("segments"), found.table("acks")
-    rows = found.table("flows").to_dicts()
     flows = []
-    for row in rows:
+    for row in found.table("flows").to_dicts():
         own = segments.filter(pl.col("flow") == row["flow"])
         if own.height >= _LEAST_PACKETS and row["rtt_min_ns"] is not None:
-            flows.append(_flow(row, own, acks.filter(pl.col("flow") == row["flow"]), control))
+            own_acks = acks.filter(pl.col("flow") == row["flow"])
+            flow = _flow(row, own, own_acks, named.get(row["flow"], control))
+            if all_write_at_a_rate:
+                flow["load"] = _at_rate(row)
+            flows.append(flow)
     if not flows:
         raise PredictionError(
             f"no connection has {_LEAST_PACKETS} data packets with a round-trip time; "
@@ -119,7 +140,8 @@ def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str) -> Json:
     time_ns = max(1, row["end_ns"] - row["start_ns"])
     header = (own["ip_bytes"] - own["payload_bytes"]).mode()[0]
     is_paced = (shares.get("pacing") or 0.0) > _PACED_SHARE
-    starved = {"application", "peer-application"} & limited
+    is_starved = {"application", "peer-application"} & limited
+    reads_slowly = "receive-window" in limited and _reads_slowly(acks)
     return {
         "start_ns": row["start_ns"],
         "rtt_ns": row["rtt_min_ns"],
@@ -133,8 +155,18 @@ def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str) -> Json:
         "pace_bps": float(own["ip_bytes"].sum()) * 8e9 / time_ns if is_paced else None,
         "ecn": row["ecn"] not in (None, "off"),
         "sack": True,
-        "load": {"rate": {"rate_bps": row["payload_bytes"] * 8e9 / time_ns}} if starved else "full",
+        "load": _at_rate(row) if is_starved or reads_slowly else "full",
     }
+
+
+def _at_rate(row: Json) -> Json:
+    time_ns = max(1, row["end_ns"] - row["start_ns"])
+    return {"rate": {"rate_bps": row["payload_bytes"] * 8e9 / time_ns}}
+
+
+def _reads_slowly(acks: DataFrame) -> bool:
+    windows = acks["window_bytes"]
+    return float(windows.quantile(_SMALL_FOR) or 0) < _SMALL_WINDOW * float(windows.max() or 0)  # type: ignore[arg-type]
 
 
 def _line_bps(found: Explained) -> float | None:
