@@ -5,7 +5,12 @@ The two sets have no path in common: rates, round-trip times, queues and losses 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from transfers import Line
 
 CONTROLS = (
     "reno",
@@ -29,43 +34,22 @@ CONTROLS = (
 
 MODULES = tuple(f"tcp_{control}" for control in CONTROLS if control not in ("reno", "cubic"))
 
-
-@dataclass(frozen=True)
-class Path:
-    """One path from a sender to a receiver.
-
-    Attributes:
-        kind: the column of the score.
-        rate: rate of the bottleneck, in tc's syntax; ``None`` without one.
-        queue: queue at the bottleneck, in tc's syntax.
-        rtt_ms: round-trip time without queueing.
-        police: policer before the bottleneck, in tc's syntax.
-        ecn: true if both hosts ask for ECN.
-    """
-
-    kind: str
-    rtt_ms: float
-    rate: str | None = None
-    queue: str = "pfifo limit 1000"
-    police: str | None = None
-    ecn: bool = False
-
-
-SETS: dict[str, tuple[Path, ...]] = {
-    "training": (
-        Path("loss", 60, "6mbit", "netem loss random 0.4% limit 400"),
-        Path("fifo-shallow", 60, "5mbit", "pfifo limit 14"),
-        Path("fifo-deep", 60, "5mbit", "pfifo limit 70"),
-        Path("aqm", 80, "5mbit", "fq_codel"),
-        Path("policer", 60, None, police="rate 5mbit burst 30k"),
-        Path("ecn", 70, "5mbit", "codel ecn", ecn=True),
-    ),
-    "held-out": (
-        Path("loss", 80, "7mbit", "netem loss random 0.3% limit 500"),
-        Path("fifo-shallow", 75, "6mbit", "pfifo limit 20"),
-        Path("fifo-deep", 50, "6mbit", "pfifo limit 80"),
-        Path("aqm", 95, "5mbit", "pie"),
-        Path("policer", 45, None, police="rate 6mbit burst 40k"),
-        Path("ecn", 60, "6mbit", "fq_codel ecn", ecn=True),
-    ),
+SETS: dict[str, dict[str, Line]] = {
+    "training": {
+        "loss": Line(60, "6mbit", "netem loss random 0.4% limit 400"),
+        "fifo-shallow": Line(60, "5mbit", "pfifo limit 14"),
+        "fifo-deep": Line(60, "5mbit", "pfifo limit 70"),
+        "aqm": Line(80, "5mbit", "fq_codel"),
+        "policer": Line(60, police="rate 5mbit burst 30k"),
+        "ecn": Line(70, "5mbit", "codel ecn", ecn=True),
+    },
+    "held-out": {
+        "loss": Line(80, "7mbit", "netem loss random 0.3% limit 500"),
+        "fifo-shallow": Line(75, "6mbit", "pfifo limit 20"),
+        "fifo-deep": Line(50, "6mbit", "pfifo limit 80"),
+        "aqm": Line(95, "5mbit", "pie"),
+        "policer": Line(45, police="rate 6mbit burst 40k"),
+        "ecn": Line(60, "6mbit", "fq_codel ecn", ecn=True),
+    },
 }
+"""The paths of each set, by the column of the score."""

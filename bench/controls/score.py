@@ -42,7 +42,7 @@ def main() -> int:
 
 def score(folder: Path, kinds: list[str], is_verbose: bool) -> bool:
     """Print the table of a set; return true if its bar is met."""
-    lines = [line.kind for line in SETS[folder.name] if not kinds or line.kind in kinds]
+    lines = [kind for kind in SETS[folder.name] if not kinds or kind in kinds]
     total: Counter[str] = Counter()
     print(f"\n{folder.name:14}" + "".join(f"{kind:>14}" for kind in lines) + f"{'right':>8}{'wrong':>8}{'unknown':>9}")
     for control in CONTROLS:

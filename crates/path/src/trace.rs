@@ -1,7 +1,5 @@
 //! A link of recorded delivery opportunities.
 
-use std::fmt;
-
 use crate::{Arrival, Outcome, PathElement};
 
 /// The bytes of IP packets that one opportunity delivers.
@@ -20,31 +18,12 @@ pub struct Trace {
     now_ns: i64,
 }
 
-/// A line of a trace file that is no time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceError {
-    /// From 1; 0 if the error concerns the whole file.
-    pub line: usize,
-    pub message: String,
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        match self.line {
-            0 => formatter.write_str(&self.message),
-            line => write!(formatter, "line {line}: {}", self.message),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
-
 impl Trace {
     /// A link with opportunities at these times, which do not decrease, in milliseconds from its start; the last one is
     /// the length of the trace.
     ///
     /// # Panics
-    /// There is no time, or all of them are 0: [`Trace::read`] refuses such a file.
+    /// There is no time, or all of them are 0: [`crate::read_trace`] refuses such a file.
     pub fn new(times_ms: &[u64]) -> Self {
         assert!(times_ms.last().is_some_and(|&last| last > 0));
         Self {
@@ -52,41 +31,6 @@ impl Trace {
             current: 0,
             left_bytes: OPPORTUNITY_BYTES,
             now_ns: 0,
-        }
-    }
-
-    /// The times of a trace file: one line for each opportunity, with its time in milliseconds.
-    ///
-    /// # Errors
-    /// A line is no whole number, is smaller than the one before it, or the trace has no length.
-    pub fn read(text: &str) -> Result<Vec<u64>, TraceError> {
-        const LONGEST_MS: u64 = 1 << 40;
-        let mut times_ms: Vec<u64> = Vec::new();
-        for (place, line) in text.lines().enumerate() {
-            let fault = |message: String| TraceError {
-                line: place + 1,
-                message,
-            };
-            let line = line.trim();
-            if line.is_empty() {
-                continue;
-            }
-            let time_ms = line.parse().ok().filter(|&time_ms| time_ms < LONGEST_MS);
-            let expected = || fault(format!("{line:?}: expected a time in whole milliseconds"));
-            let time_ms = time_ms.ok_or_else(expected)?;
-            if times_ms.last().is_some_and(|&last| time_ms < last) {
-                return Err(fault(format!(
-                    "{line}: is before the time of the line above"
-                )));
-            }
-            times_ms.push(time_ms);
-        }
-        match times_ms.last() {
-            Some(&last) if last > 0 => Ok(times_ms),
-            _ => Err(TraceError {
-                line: 0,
-                message: "expected at least one time after 0 ms".to_owned(),
-            }),
         }
     }
 
@@ -195,23 +139,5 @@ mod tests {
     #[test]
     fn decreasing_time_neither_panics_nor_delivers_early() {
         assert_eq!(departures_ms(&[4, 8], &[(5, 1_500), (-9, 1_500)]), [8, 12]);
-    }
-
-    #[test]
-    fn a_file_has_one_time_a_line() {
-        assert_eq!(Trace::read("0\n 7\n\n7\n12\n"), Ok(vec![0, 7, 7, 12]));
-        for (text, line) in [
-            ("", 0),
-            ("0\n0\n", 0),
-            ("3\n2\n", 2),
-            ("1\n2.5\n", 2),
-            ("x", 1),
-        ] {
-            assert_eq!(
-                Trace::read(text).map_err(|error| error.line),
-                Err(line),
-                "{text:?}"
-            );
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use whydrop_path::Trace;
+use whydrop_path::read_trace;
 
 /// Becomes an emulation until it has ended. Takes over both descriptors: the settings come from the first one, and the
 /// report goes to the second. For a process that has one thread.
@@ -19,5 +19,5 @@ pub fn emulate(parent: i32, report: i32) {
 /// The times of a trace file, in ms. Raises `ValueError`: which line, and what was expected.
 #[pyfunction]
 pub fn trace_times(text: &str) -> PyResult<Vec<u64>> {
-    Trace::read(text).map_err(|error| PyValueError::new_err(error.to_string()))
+    read_trace(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from whydrop.explaining.predicting.prediction import Json, Prediction, Value
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.show.document import Column, Document, Facts, Part, Table, Text, known, parts
-from whydrop.text.quantities import duration, interval, percent, rate
+from whydrop.text.quantities import duration, interval, percent, rate, size
 
 _NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
     "goodput_bps": ("goodput", rate),

@@ -19,6 +19,7 @@ mod build;
 mod catalogue;
 mod check;
 mod text;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::{Colour, InService};
+
+pub use trace::{TraceError, read_trace};
 
 /// The elements of a path, in the order in which packets meet them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -1,0 +1,101 @@
+"""Paths and senders, and changes of them: what is recorded, and the words in which `whydrop predict` is asked.
+
+Paths are those of the laboratory (`transfers.Line`): a policer, a queue, queue management or random loss, with Linux's
+TCP. Each change is made for real in a second recording.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from transfers import Line
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A path, and a sender of as much as it can send.
+
+    Attributes:
+        line: the path.
+        control: the congestion control of the sender.
+        pace: its pacing rate, in iperf3's syntax; ``None`` without one.
+    """
+
+    line: Line
+    control: str = "cubic"
+    pace: str | None = None
+
+
+BEFORE = {
+    "policer-30kB": Scenario(Line(40, police="rate 8mbit burst 30000")),
+    "policer-20kB": Scenario(Line(25, police="rate 6mbit burst 20000"), "reno"),
+    "policer-100kB": Scenario(Line(60, police="rate 10mbit burst 100000")),
+    "fifo-15": Scenario(Line(50, "8mbit", "pfifo limit 15")),
+    "fifo-10": Scenario(Line(30, "6mbit", "pfifo limit 10"), "reno"),
+    "fifo-100": Scenario(Line(30, "6mbit", "pfifo limit 100")),
+    "fifo-200": Scenario(Line(60, "8mbit", "pfifo limit 200"), "reno"),
+    "fq-codel": Scenario(Line(40, "7mbit", "fq_codel")),
+    "codel": Scenario(Line(70, "6mbit", "codel"), "reno"),
+    "loss": Scenario(Line(40, "8mbit", "netem loss random 0.5% limit 400")),
+}
+"""Scenarios without a change, by name."""
+
+CHANGES = {
+    "policer-30kB": (
+        *("policer.burst=60kB", "policer.burst=120kB", "policer.burst=300kB", "policer.rate=5M", "policer.rate=12M"),
+        *("pace=7M", "cc=reno", "cc=bbr", "rtt=20ms", "rtt=100ms"),
+    ),
+    "policer-20kB": ("policer.burst=80kB", "policer.rate=4M", "pace=5.5M", "cc=cubic", "cc=bbr", "rtt=80ms"),
+    "policer-100kB": ("policer.burst=30kB", "policer.burst=400kB", "policer.rate=7M", "pace=9M", "cc=bbr", "rtt=20ms"),
+    "fifo-15": (
+        *("queue.limit=8packets", "queue.limit=30packets", "queue.limit=60packets", "queue.limit=150packets"),
+        *("aqm=fq_codel", "aqm=codel", "aqm=pie", "pace=7M", "cc=reno", "cc=bbr", "rtt=20ms", "rtt=120ms"),
+    ),
+    "fifo-10": (
+        *("queue.limit=25packets", "queue.limit=80packets", "aqm=fq_codel", "pace=5.5M"),
+        *("cc=cubic", "cc=bbr", "rtt=90ms"),
+    ),
+    "fifo-100": (
+        *("queue.limit=15packets", "queue.limit=40packets", "aqm=fq_codel", "aqm=codel", "aqm=pie"),
+        *("pace=5.5M", "cc=bbr", "rtt=100ms"),
+    ),
+    "fifo-200": ("queue.limit=50packets", "aqm=fq_codel", "cc=cubic", "rtt=20ms", "fifo.rate=5M"),
+    "fq-codel": ("pace=6M", "cc=reno", "cc=bbr", "rtt=100ms"),
+    "codel": ("cc=cubic", "cc=bbr", "rtt=30ms"),
+    "loss": ("cc=reno", "cc=bbr", "rtt=100ms"),
+}
+"""Changes of each scenario, as `--change` takes them."""
+
+
+def changed(before: Scenario, change: str) -> Scenario:
+    """The scenario with the change made for real."""
+    name, _, value = change.partition("=")
+    number = re.sub(r"[A-Za-z]+$", "", value)
+    line = before.line
+    match name:
+        case "cc":
+            return replace(before, control=value)
+        case "pace":
+            return replace(before, pace=value)
+        case "rtt":
+            return replace(before, line=replace(line, rtt_ms=float(number)))
+        case "aqm":
+            return replace(before, line=replace(line, queue=value))
+        case "queue.limit":
+            return replace(before, line=replace(line, queue=f"pfifo limit {number}"))
+        case "fifo.rate":
+            return replace(before, line=replace(line, rate=f"{number}mbit"))
+        case "policer.burst" | "policer.rate" if line.police:
+            word, made = ("burst", f"{number}000") if name.endswith("burst") else ("rate", f"{number}mbit")
+            return replace(before, line=replace(line, police=re.sub(rf"{word} \S+", f"{word} {made}", line.police)))
+    raise ValueError(f"{change}: no such change in the laboratory")
+
+
+def file_name(scenario: str, change: str = "") -> str:
+    """The folder of one recording."""
+    return f"{scenario}+{change}" if change else scenario
