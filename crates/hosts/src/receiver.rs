@@ -9,6 +9,9 @@ pub struct ReceiverConfig {
     pub segments_per_ack: u32,
     /// Linux's delayed acknowledgment timer.
     pub delayed_ack_ns: i64,
+    /// Receive offload gives on what it has when no further segment comes for this time; two segments or more are
+    /// acknowledged then. `None`: fewer than `segments_per_ack` wait for the timer.
+    pub offload_waits_ns: Option<i64>,
     /// Segments at the start of the connection that are acknowledged singly (Linux: 16, so that slow start opens
     /// quickly).
     pub quick_acks: u32,
@@ -36,6 +39,7 @@ impl Default for ReceiverConfig {
         Self {
             segments_per_ack: 2,
             delayed_ack_ns: 40_000_000,
+            offload_waits_ns: None,
             quick_acks: 16,
             buffer_bytes: 6_291_456,
             initial_window_bytes: 64_240,
@@ -69,7 +73,8 @@ pub struct Receiver {
     duplicate: Option<Range>,
     unacknowledged_segments: u32,
     quick_acks_left: u32,
-    delayed_ack_at_ns: Option<i64>,
+    /// An acknowledgment that waits: since when, and until when.
+    waiting_ack_ns: Option<(i64, i64)>,
     /// In-order bytes that the application has not read yet, at `read_at_ns`.
     unread_bytes: f64,
     read_at_ns: i64,
@@ -91,7 +96,7 @@ impl Receiver {
             duplicate: None,
             unacknowledged_segments: 0,
             quick_acks_left: config.quick_acks,
-            delayed_ack_at_ns: None,
+            waiting_ack_ns: None,
             unread_bytes: 0.0,
             read_at_ns: 0,
             stopped: None,
@@ -177,9 +182,18 @@ impl Receiver {
             self.quick_acks_left -= 1;
             return true;
         }
-        self.delayed_ack_at_ns
-            .get_or_insert(now_ns + self.config.delayed_ack_ns);
+        self.delay_acknowledgment(now_ns);
         false
+    }
+
+    fn delay_acknowledgment(&mut self, now_ns: i64) {
+        let timer = (now_ns, now_ns + self.config.delayed_ack_ns);
+        let (_, until_ns) = self.waiting_ack_ns.get_or_insert(timer);
+        if self.unacknowledged_segments > 1
+            && let Some(wait_ns) = self.config.offload_waits_ns
+        {
+            *until_ns = now_ns + wait_ns;
+        }
     }
 
     /// Stores data beyond a hole, merged with adjacent ranges, as the most recent range.
@@ -212,12 +226,8 @@ impl Receiver {
         self.read(now_ns);
         self.unacknowledged_segments = 0;
         // An acknowledgment that newly arrived data requires is not delayed, even if an earlier one was.
-        let since_ns = self
-            .delayed_ack_at_ns
-            .take()
-            .map(|due_ns| due_ns - self.config.delayed_ack_ns);
-        let delay_ns = match since_ns {
-            Some(since_ns) if self.last_data_ns != now_ns => now_ns - since_ns,
+        let delay_ns = match self.waiting_ack_ns.take() {
+            Some((since_ns, _)) if self.last_data_ns != now_ns => now_ns - since_ns,
             _ => 0,
         };
         self.advertised = self.advertised.max(self.next + self.free_bytes());
@@ -241,10 +251,8 @@ impl Receiver {
 
     /// When to wake up: for a delayed acknowledgment, or because reading has reopened a closed window.
     pub fn deadline_ns(&self) -> Option<i64> {
-        self.delayed_ack_at_ns
-            .into_iter()
-            .chain(self.window_opens_ns())
-            .min()
+        let delayed = self.waiting_ack_ns.map(|(_, until_ns)| until_ns);
+        delayed.into_iter().chain(self.window_opens_ns()).min()
     }
 
     fn window_opens_ns(&self) -> Option<i64> {
@@ -266,9 +274,7 @@ impl Receiver {
     /// True where an acknowledgment is due at this time.
     pub fn on_timer(&mut self, now_ns: i64) -> bool {
         self.read(now_ns);
-        let delayed = self
-            .delayed_ack_at_ns
-            .is_some_and(|due_ns| due_ns <= now_ns);
+        let delayed = (self.waiting_ack_ns).is_some_and(|(_, until_ns)| until_ns <= now_ns);
         let closed = self.advertised.saturating_sub(self.next) < self.worthwhile_window();
         delayed || (closed && self.free_bytes() >= self.worthwhile_window())
     }
@@ -297,6 +303,29 @@ mod tests {
         assert!(!receiver.on_data(10, 201, 301));
         assert_eq!(receiver.deadline_ns(), Some(40_000_010));
         assert!(receiver.on_timer(40_000_010));
+    }
+
+    #[test]
+    fn segments_that_receive_offload_joins_are_acknowledged_when_their_burst_ends() {
+        let config = ReceiverConfig {
+            segments_per_ack: 4,
+            offload_waits_ns: Some(100_000),
+            quick_acks: 0,
+            ..ReceiverConfig::default()
+        };
+        let mut receiver = Receiver::new(config, 100);
+        let burst = [(1, 0), (101, 9), (201, 18)];
+        assert!(
+            burst
+                .iter()
+                .all(|&(at, now_ns)| !receiver.on_data(now_ns, at, at + 100))
+        );
+        assert_eq!(receiver.deadline_ns(), Some(100_018));
+        assert!(receiver.on_timer(100_018));
+        assert_eq!(receiver.acknowledge(100_018).acknowledgment, 301);
+        // A single one waits for a second.
+        assert!(!receiver.on_data(200_000, 301, 401));
+        assert_eq!(receiver.deadline_ns(), Some(40_200_000));
     }
 
     #[test]

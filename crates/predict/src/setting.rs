@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use whydrop_hosts::{Algorithm, Pacing, ReceiverConfig, SenderConfig};
 use whydrop_path::PathSpec;
 
+/// Beyond the distance of packets of one burst, and short against round trips.
+const OFFLOAD_WAITS_NS: i64 = 100_000;
+
 /// The congestion control of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -25,7 +28,9 @@ impl Control {
         match self {
             Control::Cubic => Algorithm::Cubic,
             Control::Reno => Algorithm::NewReno,
-            Control::Bbr => Algorithm::Bbr,
+            Control::Bbr => Algorithm::Bbr {
+                long_term_rate: true,
+            },
         }
     }
 }
@@ -118,6 +123,7 @@ impl Flow {
         let standard = ReceiverConfig::default();
         ReceiverConfig {
             segments_per_ack: self.segments_per_ack,
+            offload_waits_ns: Some(OFFLOAD_WAITS_NS),
             buffer_bytes: self.receive_window_bytes.unwrap_or(standard.buffer_bytes),
             initial_window_bytes: (self.receive_window_bytes)
                 .map_or(standard.initial_window_bytes, |bytes| {

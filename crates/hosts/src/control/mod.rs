@@ -4,6 +4,7 @@ mod bbr;
 mod cubic;
 mod fixed;
 mod hystart;
+mod long_term;
 mod new_reno;
 mod window;
 
@@ -27,7 +28,10 @@ pub enum Algorithm {
     /// The initial window throughout, whatever is lost: with pacing at this rate, like BBR between its probes.
     FixedRate { rate_bps: u64 },
     /// A model of the steady state of draft-ietf-ccwg-bbr.
-    Bbr,
+    Bbr {
+        /// Keep the rate that a policer lets pass, as Linux's BBRv1 does.
+        long_term_rate: bool,
+    },
 }
 
 impl Algorithm {
@@ -36,7 +40,7 @@ impl Algorithm {
             Self::Cubic => Box::<Cubic>::default(),
             Self::NewReno => Box::new(NewReno),
             Self::FixedRate { .. } => Box::new(Fixed),
-            Self::Bbr => Box::new(Bbr::new(initial_window)),
+            Self::Bbr { long_term_rate } => Box::new(Bbr::new(initial_window, long_term_rate)),
         }
     }
 }
@@ -94,9 +98,10 @@ pub struct PathSample {
     pub now_ns: i64,
     pub rate: Option<RateSample>,
     pub rtt_ns: Option<i64>,
-    /// Segments in flight, and those delivered since the beginning.
+    /// Segments in flight, and those delivered and detected as lost since the beginning.
     pub in_flight: usize,
     pub delivered: u64,
+    pub lost: u64,
     /// The application had no more data to send.
     pub starved: bool,
 }

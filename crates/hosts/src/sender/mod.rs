@@ -345,6 +345,7 @@ impl Sender {
             rtt_ns: delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns),
             in_flight: self.board.pipe(),
             delivered: self.board.delivered(),
+            lost: self.board.losses_found(),
             starved: self.next == self.written,
         });
         // without SACK, data that waited behind a hole measures the time of the repair

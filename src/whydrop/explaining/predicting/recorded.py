@@ -66,6 +66,15 @@ def arrivals(found: Explained) -> DataFrame:
     return data.select(pl.col(entry).alias("time_ns"), "ip_bytes").drop_nulls().sort("time_ns")
 
 
+def departures(found: Explained) -> DataFrame:
+    """Times and sizes of data packets behind the path, as :func:`arrivals` has them; empty without a second capture."""
+    if found.pair is None:
+        return arrivals(found).clear()
+    data = data_crossings(found)
+    exit = "time_2_ns" if data.height and data["direction"][0] == "1-to-2" else "time_1_ns"
+    return data.select(pl.col(exit).alias("time_ns"), "ip_bytes").drop_nulls().sort("time_ns")
+
+
 def greatest_load_bps(found: Explained) -> float:
     """The most that arrived before the path in 100 ms, as a rate of IP packets."""
     every = arrivals(found).group_by(pl.col("time_ns") // _LOAD_INTERVAL_NS).agg(pl.col("ip_bytes").sum())

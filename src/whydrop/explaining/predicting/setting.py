@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ class PredictionError(Error):
 
 # A limit that a connection met for this share of its time is part of its setting.
 _LIMITED_SHARE = 0.05
+# An application that writes a little at a time is the limit for this share at least. Below, it may also have paused.
+_STARVED_SHARE = 0.5
 _PACED_SHARE = 0.1
 # Causes other than the path.
 _SENDER_LIMITS = ("sender", "none")
@@ -37,10 +40,16 @@ _LEAST_PACKETS = 10
 _TOGETHER_NS = 2_000
 # The line is as fast as the fastest runs of so many segments.
 _RUN = 8
+# Behind a shaper, the first packets of a run are faster than its rate.
+_LONG_RUN = 64
 _FASTEST_RUNS = 0.999
 _ETHERNET_BYTES = 24
 _FASTEST_LINE_BPS = 100e9
 _FULL_BYTES = 1_000
+_FULL_SHARE = 0.9
+# Elements that pass a packet at once, unless many came before it.
+_BURSTS = ("policer", "linux-police", "shaper", "tick-shaper")
+_LEAST_PROPAGATION = 10
 # Linux's defaults of queue management, and RED's usual proportion of its thresholds.
 _QUEUE_PACKETS = 1_000
 _FAIR_PACKETS = 10_240
@@ -62,17 +71,32 @@ def settings(found: Explained, control: str, named: Mapping[int, str]) -> list[J
     if verdict is None or not found.flows:
         raise PredictionError("no TCP connection with data: nothing to predict")
     # Where neither path nor window shows as the limit, it may be the application, which writes a little at a time.
-    loads = (False, True) if verdict.cause in _SENDER_LIMITS else (False,)
-    senders = [_senders(found, control, named, writes) for writes in loads]
-    return [{"path": path, **one} for one in senders for path in _paths(verdict)]
+    least_shares = (_STARVED_SHARE, 0.0 if verdict.cause in _SENDER_LIMITS else _LIMITED_SHARE)
+    senders = [_senders(found, control, named, least_share) for least_share in least_shares]
+    return [_joined(path, one) for one in senders for path in _paths(found, verdict)]
 
 
-def _senders(found: Explained, control: str, named: Mapping[int, str], all_write_at_a_rate: bool) -> Json:
-    """The senders, with all that a setting has besides the path."""
-    flows = _flows(found, control, named, all_write_at_a_rate)
+def _joined(path: Json, senders: Json) -> Json:
+    """Path and senders; full packets had the least round trip, and their time on the path's link is a part of it."""
+    rates_bps = [one["rate_bps"] for one in path["elements"] if "rate_bps" in one and one["element"] not in _BURSTS]
+    bits = 8 * max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"])
+    link_ns = round(sum(bits * 1e9 / rate_bps for rate_bps in (*rates_bps, senders["line_bps"] or math.inf)))
+    round_trip_ns = senders["round_trip_ns"]
+    # A part, however slow the link: the least round trip is that of a packet.
+    propagation_ns = max(round_trip_ns - link_ns, round_trip_ns // _LEAST_PROPAGATION)
+    return {"path": path, **senders, "round_trip_ns": propagation_ns}
+
+
+def _senders(found: Explained, control: str, named: Mapping[int, str], least_share: float) -> Json:
+    """The senders, with all that a setting has besides the path.
+
+    Args:
+        least_share: applications that limit their connection for this share of its time write at a rate.
+    """
+    flows = _flows(found, control, named, least_share)
     first_ns = min(flow["start_ns"] for flow in flows)
     setting = {
-        "line_bps": _line_bps(found),
+        "line_bps": _rate_bps(recorded.arrivals(found)),
         "round_trip_ns": min(flow.pop("rtt_ns") for flow in flows),
         "duration_ns": int(found.table("segments")["time_ns"].max()) - first_ns,  # type: ignore[arg-type]
         "flows": flows,
@@ -82,11 +106,15 @@ def _senders(found: Explained, control: str, named: Mapping[int, str], all_write
     return setting
 
 
-def _paths(verdict: Verdict) -> list[Json]:
+def _paths(found: Explained, verdict: Verdict) -> list[Json]:
+    if verdict.cause in ("random-loss", *_SENDER_LIMITS, "receiver-window"):
+        element = {"element": "delay", "time_ns": 0} if verdict.path is None else verdict.path["elements"][0]
+        # Behind it may be a link with a queue that never was full.
+        rate_bps = _rate_bps(recorded.departures(found), _LONG_RUN)
+        link = [] if rate_bps is None else [{"element": "fifo", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS}]
+        return [{"elements": [element]}, *({"elements": [element, one]} for one in link)]
     if verdict.path is not None:
         return [dict(verdict.path)]
-    if verdict.cause in (*_SENDER_LIMITS, "receiver-window"):
-        return [{"elements": [{"element": "delay", "time_ns": 0}]}]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
@@ -112,17 +140,14 @@ def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
     return elements
 
 
-def _flows(found: Explained, control: str, named: Mapping[int, str], all_write_at_a_rate: bool) -> list[Json]:
+def _flows(found: Explained, control: str, named: Mapping[int, str], least_share: float) -> list[Json]:
     segments, acks = found.table("segments"), found.table("acks")
     flows = []
     for row in found.table("flows").to_dicts():
         own = segments.filter(pl.col("flow") == row["flow"])
         if own.height >= _LEAST_PACKETS and row["rtt_min_ns"] is not None:
             own_acks = acks.filter(pl.col("flow") == row["flow"])
-            flow = _flow(row, own, own_acks, named.get(row["flow"], control))
-            if all_write_at_a_rate:
-                flow["load"] = _at_rate(row)
-            flows.append(flow)
+            flows.append(_flow(row, own, own_acks, named.get(row["flow"], control), least_share))
     if not flows:
         raise PredictionError(
             f"no connection has {_LEAST_PACKETS} data packets with a round-trip time; "
@@ -134,17 +159,18 @@ def _flows(found: Explained, control: str, named: Mapping[int, str], all_write_a
     return flows
 
 
-def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str) -> Json:
+def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share: float) -> Json:
     shares = row["limits"] or {}
     limited = {name for name, share in shares.items() if share is not None and share > _LIMITED_SHARE}
     time_ns = max(1, row["end_ns"] - row["start_ns"])
     header = (own["ip_bytes"] - own["payload_bytes"]).mode()[0]
     is_paced = (shares.get("pacing") or 0.0) > _PACED_SHARE
-    is_starved = {"application", "peer-application"} & limited
+    is_starved = sum(shares.get(name) or 0.0 for name in ("application", "peer-application")) >= least_share
+    full = own.filter(pl.col("payload_bytes") >= _FULL_SHARE * pl.col("payload_bytes").max())
     reads_slowly = "receive-window" in limited and _reads_slowly(acks)
     return {
         "start_ns": row["start_ns"],
-        "rtt_ns": row["rtt_min_ns"],
+        "rtt_ns": full["rtt_ns"].min() or row["rtt_min_ns"],
         "extra_rtt_ns": 0,
         "control": control,
         "mss_bytes": int(own["payload_bytes"].max()),  # type: ignore[arg-type]
@@ -169,18 +195,23 @@ def _reads_slowly(acks: DataFrame) -> bool:
     return float(windows.quantile(_SMALL_FOR) or 0) < _SMALL_WINDOW * float(windows.max() or 0)  # type: ignore[arg-type]
 
 
-def _line_bps(found: Explained) -> float | None:
-    """The rate of the link over which the packets came; ``None`` where they do not show it."""
-    full = recorded.arrivals(found).filter(pl.col("ip_bytes") > _FULL_BYTES)
+def _rate_bps(packets: DataFrame, run: int = _RUN) -> float | None:
+    """The rate of the link over which packets came; ``None`` where they do not show it.
+
+    Args:
+        packets: ``time_ns`` and ``ip_bytes``, in order of time.
+        run: so many segments one after the other.
+    """
+    full = packets.filter(pl.col("ip_bytes") > _FULL_BYTES)
     times_ns = full["time_ns"].to_numpy()
-    if len(times_ns) < 4 * _RUN:
+    if len(times_ns) < 4 * run:
         return None
     firsts = np.flatnonzero(np.diff(times_ns, prepend=times_ns[0] - 2 * _TOGETHER_NS) > _TOGETHER_NS)
-    if len(firsts) < 4 * _RUN:
+    if len(firsts) < 4 * run:
         return None
     sizes = np.add.reduceat(full["ip_bytes"].to_numpy().astype(float) + _ETHERNET_BYTES, firsts)
     counted = np.concatenate([[0.0], np.cumsum(sizes)])
-    spans_ns = times_ns[firsts][_RUN:] - times_ns[firsts][:-_RUN]
-    rates_bps = (counted[_RUN:-1] - counted[: -_RUN - 1]) * 8e9 / spans_ns
-    line_bps = float(np.quantile(rates_bps, _FASTEST_RUNS))
-    return line_bps if line_bps < _FASTEST_LINE_BPS else None
+    spans_ns = times_ns[firsts][run:] - times_ns[firsts][:-run]
+    rates_bps = (counted[run:-1] - counted[: -run - 1]) * 8e9 / spans_ns
+    rate_bps = float(np.quantile(rates_bps, _FASTEST_RUNS))
+    return rate_bps if rate_bps < _FASTEST_LINE_BPS else None
