@@ -34,7 +34,7 @@ MOST_PER_TRANSFER_S = 200.0
 MOST_FOR_BOOT_S = 600.0
 MODULES = (
     *("veth", "sch_netem", "sch_htb", "sch_ingress", "act_police", "cls_matchall"),
-    *("sch_fq_codel", "sch_codel", "sch_pie", "sch_red", "tcp_bbr"),
+    *("sch_fq", "sch_fq_codel", "sch_codel", "sch_pie", "sch_red", "tcp_bbr"),
 )
 
 # Programs are started once before time matters: they come out of the guest's memory then.
@@ -106,7 +106,7 @@ def build(network: Network, line: Line) -> tuple[Host, Host]:
 
 
 def transfer(
-    ends: tuple[Host, Host], control: str, captures: Sequence[Path], duration_s: int, options: Sequence[str] = ()
+    ends: tuple[Host, Host], control: str, captures: Sequence[Path], duration_s: int, pace: str | None = None
 ) -> dict[str, object]:
     """Record one transfer of iperf3; return what it measured.
 
@@ -115,9 +115,13 @@ def transfer(
         control: the congestion control of the sender, as Linux names it.
         captures: where the packets go that the sender sees and, if given, those that the receiver sees; ``.pcap.zst``.
         duration_s: how long data are sent.
-        options: further words for iperf3 at the sender.
+        pace: pacing rate of the sender on the wire, in iperf3's syntax; ``None`` without one.
     """
     sender, receiver = ends
+    interface = next(iter(sender.interfaces.values()))
+    if pace:
+        # The sockets' own pacing counts payload, that of fq frames.
+        interface.tc("qdisc replace dev {} root fq")
     # As the default of both hosts: DCTCP asks for ECN in the handshake, and its receiver reports each mark.
     for host in ends:
         host.sysctl("net.ipv4.tcp_congestion_control", control)
@@ -131,7 +135,7 @@ def transfer(
         listening[-1].wait_for("listening on")
     words = ["iperf3", "-c", receiver.address, "-p", str(PORT), "-C", control, "-t", str(duration_s), "-i", "0", "-J"]
     with without_tick():
-        output = sender.run([*words, *options], check=False).stdout
+        output = sender.run([*words, *(["--fq-rate", pace] if pace else [])], check=False).stdout
     for program in (*listening, server):
         program.stop()
     for file, packed in zip(unpacked, captures, strict=True):

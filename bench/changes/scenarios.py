@@ -31,7 +31,8 @@ class Scenario:
     pace: str | None = None
 
 
-BEFORE = {
+# Paths and changes on which predictions were tuned.
+_SEEN = {
     "policer-30kB": Scenario(Line(40, police="rate 8mbit burst 30000")),
     "policer-20kB": Scenario(Line(25, police="rate 6mbit burst 20000"), "reno"),
     "policer-100kB": Scenario(Line(60, police="rate 10mbit burst 100000")),
@@ -43,9 +44,8 @@ BEFORE = {
     "codel": Scenario(Line(70, "6mbit", "codel"), "reno"),
     "loss": Scenario(Line(40, "8mbit", "netem loss random 0.5% limit 400")),
 }
-"""Scenarios without a change, by name."""
 
-CHANGES = {
+_SEEN_CHANGES = {
     "policer-30kB": (
         *("policer.burst=60kB", "policer.burst=120kB", "policer.burst=300kB", "policer.rate=5M", "policer.rate=12M"),
         *("pace=7M", "cc=reno", "cc=bbr", "rtt=20ms", "rtt=100ms"),
@@ -69,7 +69,50 @@ CHANGES = {
     "codel": ("cc=cubic", "cc=bbr", "rtt=30ms"),
     "loss": ("cc=reno", "cc=bbr", "rtt=100ms"),
 }
-"""Changes of each scenario, as `--change` takes them."""
+
+# Others, for the test.
+_FRESH = {
+    "policer-45kB": Scenario(Line(30, police="rate 7mbit burst 45000")),
+    "policer-15kB": Scenario(Line(50, police="rate 5mbit burst 15000"), "reno"),
+    "policer-80kB": Scenario(Line(80, police="rate 9mbit burst 80000"), "bbr"),
+    "fifo-25": Scenario(Line(40, "7mbit", "pfifo limit 25")),
+    "fifo-12": Scenario(Line(70, "5mbit", "pfifo limit 12"), "reno"),
+    "fifo-60": Scenario(Line(25, "8mbit", "pfifo limit 60"), "bbr"),
+    "fifo-150": Scenario(Line(45, "7mbit", "pfifo limit 150")),
+    "fq-codel-60ms": Scenario(Line(60, "6mbit", "fq_codel"), "reno"),
+    "pie": Scenario(Line(50, "8mbit", "pie")),
+    "loss-1%": Scenario(Line(30, "6mbit", "netem loss random 1% limit 400")),
+}
+_FRESH_CHANGES = {
+    "policer-45kB": (
+        *("policer.burst=90kB", "policer.burst=200kB", "policer.burst=20kB", "policer.rate=4M", "policer.rate=9M"),
+        *("pace=6M", "cc=reno", "cc=bbr", "rtt=60ms"),
+    ),
+    "policer-15kB": (
+        *("policer.burst=30kB", "policer.burst=100kB", "policer.rate=3M", "policer.rate=7M"),
+        *("pace=4M", "cc=cubic", "cc=bbr", "rtt=20ms"),
+    ),
+    "policer-80kB": ("policer.burst=200kB", "policer.rate=6M", "pace=8M", "cc=cubic", "cc=reno", "rtt=30ms"),
+    "fifo-25": (
+        *("queue.limit=10packets", "queue.limit=50packets", "queue.limit=100packets", "aqm=fq_codel", "aqm=codel"),
+        *("aqm=pie", "pace=6M", "cc=reno", "cc=bbr", "rtt=90ms"),
+    ),
+    "fifo-12": (
+        *("queue.limit=30packets", "queue.limit=60packets", "aqm=fq_codel", "aqm=pie", "pace=4.5M"),
+        *("cc=cubic", "cc=bbr", "rtt=30ms"),
+    ),
+    "fifo-60": ("queue.limit=20packets", "queue.limit=120packets", "aqm=codel", "cc=cubic", "cc=reno", "rtt=60ms"),
+    "fifo-150": (
+        *("queue.limit=25packets", "queue.limit=60packets", "aqm=fq_codel", "aqm=codel", "aqm=pie"),
+        *("pace=6M", "cc=reno", "cc=bbr", "fifo.rate=5M"),
+    ),
+    "fq-codel-60ms": ("pace=5M", "cc=cubic", "cc=bbr", "rtt=20ms"),
+    "pie": ("pace=7M", "cc=reno", "cc=bbr", "rtt=100ms"),
+    "loss-1%": ("cc=reno", "cc=bbr", "rtt=80ms"),
+}
+
+SETS = {"seen": (_SEEN, _SEEN_CHANGES), "fresh": (_FRESH, _FRESH_CHANGES)}
+"""For each set the scenarios without a change, by name, and the changes of each, as `--change` takes them."""
 
 
 def changed(before: Scenario, change: str) -> Scenario:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """How well `whydrop predict` says what changes bring, over the recordings of bench/changes/record_changes.py.
 
-    python bench/changes/score_changes.py /tmp/changes
-    python bench/changes/score_changes.py /tmp/changes --at sender
+    python bench/changes/score_changes.py fresh /tmp/changes
+    python bench/changes/score_changes.py fresh /tmp/changes --at sender
 
 Prints one line a change: goodput, loss rate and 95th percentile of the queueing delay as recorded before it, as
 predicted and as recorded after it; then the errors of all, the signs of gains of goodput, and the share of 90 %
@@ -26,7 +26,7 @@ from whydrop.explaining.predicting.recorded import Quantities, quantities
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from scenarios import CHANGES, file_name  # noqa: E402
+from scenarios import SETS, file_name  # noqa: E402
 
 # Smaller losses and delays have no relative error that means anything.
 LEAST = {"goodput_bps": 1.0, "loss_rate": 0.001, "delay_p95_s": 0.001}
@@ -53,12 +53,13 @@ class Checked:
 def main() -> int:
     """Score the recordings of a folder; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=SETS)
     parser.add_argument("folder", type=Path, help="where record_changes.py has put its captures")
     parser.add_argument("--at", choices=POINTS, default="both", help="the ends that predictions see (default: both)")
     parser.add_argument("--only", default="", help="only scenarios that begin with this")
     given = parser.parse_args()
     checked, refused = [], 0
-    for one in predictions(given.folder, POINTS[given.at], given.only):
+    for one in predictions(given.set, given.folder, POINTS[given.at], given.only):
         print(line(one), flush=True)
         refused += one.said.refusal is not None
         checked += [one] * (one.said.refusal is None)
@@ -67,9 +68,9 @@ def main() -> int:
     return 0 if checked else 1
 
 
-def predictions(folder: Path, points: str, only: str) -> Iterator[Checked]:
+def predictions(which: str, folder: Path, points: str, only: str) -> Iterator[Checked]:
     """Each change that was recorded."""
-    for scenario, changes in CHANGES.items():
+    for scenario, changes in SETS[which][1].items():
         for change in changes if scenario.startswith(only) else ():
             before, after = folder / scenario, folder / file_name(scenario, change)
             if (before / "truth.json").exists() and (after / "truth.json").exists():

@@ -12,10 +12,12 @@ use whydrop_path::{Fifo, Limit, Random, SpecError};
 use crate::measure::{Outcome, Tally};
 use crate::setting::{Flow, Load, Setting};
 
-/// Connections begin within this time of their start, and acknowledgments are delayed by up to the second: without
-/// them two runs would be the same, to the last packet.
+/// Connections begin within this time of their start, acknowledgments are delayed by up to the second, and the round
+/// trip is known to this share: without them two runs would be the same, to the last packet, or have their losses at the
+/// same places.
 const START_SPREAD_NS: u64 = 2_000_000;
 const ACK_JITTER_NS: i64 = 20_000;
+const ROUND_TRIP_WITHIN: f64 = 0.01;
 /// The last data is still acknowledged, or retransmitted, in this time.
 const LINGERING_NS: i64 = 3_000_000_000;
 /// Portions of an application that writes at a rate.
@@ -58,6 +60,8 @@ pub fn run(setting: &Setting, seeds: &[u64]) -> Result<Vec<Outcome>, SpecError> 
 
 fn once(setting: &Setting, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
+    let share = random.uniform(-ROUND_TRIP_WITHIN, ROUND_TRIP_WITHIN);
+    let round_trip_ns = (setting.round_trip_ns as f64 * (1.0 + share)) as i64;
     let flows: Vec<FlowConfig> = (setting.flows.iter().enumerate())
         .map(|(number, flow)| connection(setting, number, flow, &mut random))
         .collect();
@@ -70,7 +74,7 @@ fn once(setting: &Setting, seed: u64) -> Outcome {
         .collect();
     let scenario = Scenario {
         seed,
-        stages: stages(setting, seed),
+        stages: stages(setting, round_trip_ns, seed),
         reverse_jitter_ns: ACK_JITTER_NS,
         end_ns: setting.duration_ns + LINGERING_NS,
         flows,
@@ -93,7 +97,7 @@ fn once(setting: &Setting, seed: u64) -> Outcome {
     tally.outcome()
 }
 
-fn stages(setting: &Setting, seed: u64) -> Vec<Stage> {
+fn stages(setting: &Setting, round_trip_ns: i64, seed: u64) -> Vec<Stage> {
     let line_bps = setting
         .line_bps
         .map_or(FAST_BPS, |rate_bps| rate_bps as u64);
@@ -105,7 +109,7 @@ fn stages(setting: &Setting, seed: u64) -> Vec<Stage> {
     let path = Stage {
         name: "path",
         element: setting.path.assemble(seed),
-        reverse_delay_ns: setting.round_trip_ns,
+        reverse_delay_ns: round_trip_ns,
     };
     vec![line, path]
 }

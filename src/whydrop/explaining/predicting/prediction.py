@@ -1,9 +1,10 @@
 """A prediction: first what was recorded, then what a change would bring.
 
-The setting is run once for each of several seeds, which differ in the moments at which connections begin, in the
-delays of acknowledgments and in random numbers of the path. A prediction is the recorded value, multiplied by the
-ratio of a run with the change and one without it. Its interval has the spread of the ratios and the error with which
-the recorded value was reproduced.
+The setting is run once for each of several seeds, which differ in the moments at which connections begin, in round
+trips by 1 %, in the delays of acknowledgments and in random numbers of the path. Where the first losses fall decides
+much of a connection of some seconds: of the runs without a change, those count that are nearest to what was recorded.
+A prediction is the recorded value, multiplied by the ratio of a run with the change and one without it. Its interval
+has the spread of the ratios and the error with which the recorded value was reproduced.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ CONTROLS = ("cubic", "reno", "bbr")
 # Linux's LP is Reno until delays make it reduce, which the windows would show.
 _LIKE_RENO = {"reno", "lp"}
 RUNS = 20
+# So many times as many are run, of which the nearest to the recorded values are kept.
+_RUN_FOR_EACH = 3
 # For the choice of the congestion control and of the law of queue management.
-_TRIAL_RUNS = 4
+_TRIAL_RUNS, _TRIAL_KEPT = 8, 4
 # Recorded values must be reproduced within these: a share of goodput, a share of losses or so many of all packets, a
 # share of delay or so much time.
 GOODPUT_WITHIN = 0.15
@@ -40,9 +43,9 @@ LOSS_WITHIN_SHARE, LOSS_WITHIN = 0.5, 0.001
 DELAY_WITHIN_SHARE, DELAY_WITHIN_S = 0.25, 0.002
 # In the units of the distance, of which 1 is all that is allowed of one quantity.
 _CLEARLY_BETTER = 0.5
-# An interval of 90 % of a normal distribution, and the least standard deviation of a model.
+# An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
 _DEVIATIONS = 1.645
-_LEAST_DEVIATION = 0.03
+_MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
 
@@ -108,15 +111,15 @@ def predict(found: Explained, changes: Sequence[str] = (), control: str | None =
     named = named_controls(found) if control is None else {}
     setting = _best(found, was, CONTROLS if control is None else (control,), named)
     changed = _changed(setting, changes)
-    before = _run(setting, range(1, runs + 1))
+    before = _nearest(was, _run(setting, range(1, _RUN_FOR_EACH * runs + 1)), runs)
     reproduced = _median(before, was)
     misses = tuple(_misses(was, reproduced))
     refusal, after = None, None
     if misses:
         refusal = f"the model does not reproduce the recorded {' and '.join(misses)}"
     elif changes:
-        # Other random numbers, so that the interval has the spread of both.
-        after = _run(changed, range(runs + 1, 2 * runs + 1))
+        # Other random numbers: where losses fall with the change is not known.
+        after = _run(changed, range(_RUN_FOR_EACH * runs + 1, (_RUN_FOR_EACH + 1) * runs + 1))
         refusal = _beyond(found, _median(after, was))
     is_known = after is not None and refusal is None
     of = (lambda name, least: _value(was, before, after or [], name, least)) if is_known else (lambda *_: None)
@@ -169,7 +172,8 @@ def _best(found: Explained, was: Quantities, controls: Sequence[str], named: Map
 
     def badness(setting: Json) -> float:
         rare = 0.0 if setting["flows"][0]["control"] == CONTROLS[0] else _CLEARLY_BETTER
-        return _distance(was, _median(_run(setting, seeds), was)) + rare
+        runs = _nearest(was, _run(setting, seeds), _TRIAL_KEPT)
+        return _distance(was, _median(runs, was)) + rare
 
     return min(tried, key=badness)
 
@@ -191,6 +195,10 @@ def _run(setting: Json, seeds: Sequence[int]) -> list[Quantities]:
     except ValueError as reason:
         raise PredictionError(f"the path cannot be run: {reason}") from None
     return [Quantities(one["goodput_bps"], one["loss_rate"], one["queueing_p95_s"]) for one in outcomes]
+
+
+def _nearest(was: Quantities, runs: Sequence[Quantities], count: int) -> list[Quantities]:
+    return sorted(runs, key=lambda one: _distance(was, one))[:count]
 
 
 def _median(runs: Sequence[Quantities], was: Quantities) -> Quantities:
@@ -251,11 +259,11 @@ def _value(
     old, new = (np.array([getattr(one, name) for one in runs]) + least for runs in (before, after))
     ratios = np.log(new / np.median(old))
     error = math.log((recorded_value + least) / float(np.median(old)))
-    deviation = math.sqrt(float(np.var(ratios)) + float(np.var(np.log(old / np.median(old)))) + error**2)
-    deviation = max(deviation, _LEAST_DEVIATION)
+    deviation = math.hypot(float(np.std(ratios)), error, _MODEL[name])
     middle = (recorded_value + least) * math.exp(float(np.median(ratios)))
-    bounds = (middle * math.exp(sign * _DEVIATIONS * deviation) - least for sign in (0.0, -1.0, 1.0))
-    # No more than the best run: where the path is full, an error of the model does not make it larger.
-    most = max(recorded_value, float(np.max(new)) - least) if name == "goodput_bps" else math.inf
-    value, low, high = (min(max(0.0, bound), most) for bound in bounds)
-    return Value(value, low, high)
+    value, low, high = (middle * math.exp(sign * _DEVIATIONS * deviation) - least for sign in (0.0, -1.0, 1.0))
+    if name == "goodput_bps":
+        # No more than the best run: where the path is full, an error of the model does not make it larger.
+        best = max(recorded_value, float(np.max(new)) - least)
+        value, low, high = min(value, best), min(low, best), min(high, (1 + _MODEL[name]) * best)
+    return Value(*(max(0.0, bound) for bound in (value, low, high)))
