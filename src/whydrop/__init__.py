@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from whydrop._core import CaptureError, __version__
     from whydrop.act.abilities import Ability, doctor
     from whydrop.api.changing import fix, pace, pace_forget, pace_keep, pace_revert, pace_status
+    from whydrop.api.emulating import emulate
     from whydrop.api.explaining import Explanation, explain, predict
     from whydrop.api.measuring import (
         batch,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
         study_streams,
         study_tcp,
     )
+    from whydrop.emulating.emulation import EmulationError
+    from whydrop.emulating.setting import PathError
     from whydrop.errors import Error, MissingExtraError
     from whydrop.explaining.document import (
         Against,
@@ -86,6 +89,7 @@ _HOMES = {
     for module, names in {
         "whydrop._core": "CaptureError __version__",
         "whydrop.act.abilities": "Ability doctor",
+        "whydrop.api.emulating": "emulate",
         "whydrop.api.explaining": "Explanation explain predict",
         "whydrop.api.measuring": (
             "batch batch_plan deploy depth describe_test new_secret responder roll run start tests watch watch_live"
@@ -97,6 +101,8 @@ _HOMES = {
             "collect collect_once explain_into import_into "
             "study study_flow_control study_pauses study_queues study_rollout study_streams study_tcp"
         ),
+        "whydrop.emulating.emulation": "EmulationError",
+        "whydrop.emulating.setting": "PathError",
         "whydrop.errors": "Error MissingExtraError",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
         "whydrop.explaining.hints": "PairHints",
@@ -129,6 +135,7 @@ __all__ = [
     "Changes",
     "ClockInterval",
     "Deployed",
+    "EmulationError",
     "Error",
     "Explanation",
     "Flow",
@@ -143,6 +150,7 @@ __all__ = [
     "PairFlow",
     "PairHints",
     "Parameter",
+    "PathError",
     "Plot",
     "PortStates",
     "Prediction",
@@ -167,6 +175,7 @@ __all__ = [
     "depth",
     "describe_test",
     "doctor",
+    "emulate",
     "explain",
     "explain_into",
     "export",

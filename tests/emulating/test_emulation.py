@@ -20,6 +20,11 @@ NETWORKS = Path("/proc/net/dev")
 pytestmark = [pytest.mark.needs_namespaces, pytest.mark.slow]
 
 
+# An emulator that waits for a processor is another path. A packet of 20 Mbit/s takes 600 us.
+MOST_LATE_NS = 300_000
+TRIES = 4
+
+
 def emulate(*words: str, command: str, far: tuple[str, ...] = (), cwd: Path) -> subprocess.CompletedProcess[str]:
     given = [*WHYDROP, "emulate", *words, *(word for line in far for word in ("--far", line))]
     return subprocess.run([*given, "--", "sh", "-c", command], cwd=cwd, capture_output=True, text=True, check=False)
@@ -30,9 +35,13 @@ def captured(path: str, folder: Path, *words: str, seconds: int = 4) -> whydrop.
     tcpdump = "exec tcpdump -i eth0 -s 100 -B 16000 -w"
     far = (f"{tcpdump} far.pcap", "exec iperf3 -s")
     command = f"{tcpdump.removeprefix('exec ')} near.pcap & sleep 0.5; iperf3 -c $WHYDROP_FAR -t {seconds}"
-    done = emulate(path, *words, command=command, far=far, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return whydrop.explain(folder / "near.pcap", folder / "far.pcap")
+    for _ in range(TRIES):
+        done = emulate(path, *words, "--json", command=command, far=far, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        late_ns = json.loads(done.stdout)["near_to_far"]["lateness"]["p99_ns"]
+        if late_ns < MOST_LATE_NS:
+            return whydrop.explain(folder / "near.pcap", folder / "far.pcap")
+    pytest.skip(f"too busy a machine to emulate in real time: 1 % of the packets were late by {late_ns / 1e6:.1f} ms")
 
 
 @pytest.mark.needs_program("iperf3", "tcpdump")

@@ -86,34 +86,18 @@ def command(ctx: click.Context, /, sources: tuple[str, ...], as_json: bool, **gi
 
 
 def _setting(sources: Sequence[str], trace: Path | None) -> Setting:
-    """The path of a file or a text, or the one that explains captures."""
-    from whydrop.emulating import setting
-
-    if not sources:
-        if trace is None:
-            raise click.UsageError("Give a path, a capture, or a trace by --trace.")
-        return setting.Setting({"elements": []})
-    first = Path(sources[0])
-    if len(sources) == 1 and first.suffix == ".toml":
-        return setting.of_file(first)
-    if len(sources) == 1 and not first.exists() and ":" in sources[0]:
-        return setting.of_text(sources[0])
-    return _fitted([Path(source) for source in sources])
-
-
-def _fitted(captures: Sequence[Path]) -> Setting:
     from whydrop.cli.explain import explained
-    from whydrop.emulating.setting import Setting
-    from whydrop.explaining.predicting.prediction import fitted_setting
-    from whydrop.explaining.replaying import readable
-    from whydrop.text.quantities import duration
+    from whydrop.emulating.setting import of_sources
 
-    fitted = fitted_setting(explained(captures, tables=True))
-    # The link over which packets come to the path: a host here sends as fast as its processor.
-    line = [] if fitted["line_bps"] is None else [{"element": "line", "rate_bps": fitted["line_bps"]}]
-    path = {"elements": [*line, *fitted["path"]["elements"]]}
-    ending.note(f"path of the capture: {readable(path)}, round trip {duration(fitted['round_trip_ns'] / 1e9)}")
-    return Setting(path, fitted["round_trip_ns"] / 1e9)
+    if not sources and trace is None:
+        raise click.UsageError("Give a path, a capture, or a trace by --trace.")
+    setting = of_sources(sources, lambda captures: explained(captures, tables=True))
+    if setting.is_fitted:
+        from whydrop.explaining.replaying import readable
+        from whydrop.text.quantities import duration
+
+        ending.note(f"path of the capture: {readable(setting.path)}, round trip {duration(setting.rtt_s or 0.0)}")
+    return setting
 
 
 def _trace(file: Path | None) -> list[int]:

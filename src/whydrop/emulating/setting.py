@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.runtime.user_files import quantities
+
+if TYPE_CHECKING:
+    from whydrop.explaining.explained import Explained
 
 Json = dict[str, Any]
 
@@ -27,11 +31,44 @@ class Setting:
     Attributes:
         path: its elements, in JSON values.
         rtt_s, mtu_bytes: ``None`` where the description does not state them.
+        is_fitted: it is the path of captures.
     """
 
     path: Json
     rtt_s: float | None = None
     mtu_bytes: int | None = None
+    is_fitted: bool = False
+
+
+def of_sources(sources: Sequence[str], explain: Callable[[Sequence[Path]], Explained]) -> Setting:
+    """The path of a text or a file, or the one that explains captures; of nothing, a path that passes all packets.
+
+    Args:
+        sources: one text, one TOML file, or captures.
+        explain: explains captures, with tables.
+
+    Raises:
+        PathError: it makes no sense.
+        PredictionError: the captures have nothing that could be run.
+        OSError: a file cannot be read.
+    """
+    if not sources:
+        return Setting({"elements": []})
+    first = Path(sources[0])
+    if len(sources) == 1 and first.suffix == ".toml":
+        return of_file(first)
+    if len(sources) == 1 and not first.exists() and ":" in sources[0]:
+        return of_text(sources[0])
+    return _fitted(explain([Path(source) for source in sources]))
+
+
+def _fitted(found: Explained) -> Setting:
+    from whydrop.explaining.predicting.prediction import fitted_setting
+
+    fitted = fitted_setting(found)
+    # The link over which packets come to the path: a host here sends as fast as its processor.
+    line = [] if fitted["line_bps"] is None else [{"element": "line", "rate_bps": fitted["line_bps"]}]
+    return Setting({"elements": [*line, *fitted["path"]["elements"]]}, fitted["round_trip_ns"] / 1e9, is_fitted=True)
 
 
 def of_text(text: str, place: str = "") -> Setting:
