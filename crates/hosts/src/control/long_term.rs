@@ -5,7 +5,7 @@
 /// delivery rate show a policer. The sender then keeps that rate, without probing, for 48 round trips.
 #[derive(Debug, Default)]
 pub struct LongTerm {
-    /// The interval under way.
+    /// The present interval.
     interval: Option<Interval>,
     /// Rate of the last interval, segments per second.
     last_rate: Option<f64>,

@@ -47,6 +47,8 @@ _ETHERNET_BYTES = 24
 _FASTEST_LINE_BPS = 100e9
 _FULL_BYTES = 1_000
 _FULL_SHARE = 0.9
+# Fewer losses that the path does not explain are errors of its parameters.
+_LEAST_OTHER_LOSSES = 3
 # Elements that pass a packet at once, unless many came before it.
 _BURSTS = ("policer", "linux-police", "shaper", "tick-shaper")
 _LEAST_PROPAGATION = 10
@@ -114,7 +116,7 @@ def _paths(found: Explained, verdict: Verdict) -> list[Json]:
         link = [] if rate_bps is None else [{"element": "fifo", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS}]
         return [{"elements": [element]}, *({"elements": [element, one]} for one in link)]
     if verdict.path is not None:
-        return [dict(verdict.path)]
+        return [dict(verdict.path), *_with_other_losses(found, verdict, verdict.path["elements"])]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
@@ -122,6 +124,15 @@ def _paths(found: Explained, verdict: Verdict) -> list[Json]:
             "queue management, random loss or no loss at all was expected"
         )
     return [{"elements": [element]} for element in _managed(verdict, rate.value)]
+
+
+def _with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) -> list[Json]:
+    """The path with random losses too, if some are not explained by it."""
+    packets = recorded.arrivals(found).height
+    others = round(verdict.lost * (1 - verdict.explained))
+    if others < _LEAST_OTHER_LOSSES or packets <= others:
+        return []
+    return [{"elements": [*elements, {"element": "random-loss", "probability": others / packets}]}]
 
 
 def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
