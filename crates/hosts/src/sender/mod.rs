@@ -449,17 +449,19 @@ impl Sender {
 
     /// When to wake up.
     pub fn deadline_ns(&self) -> Option<i64> {
+        const NEVER_NS: i64 = i64::MAX;
         let timer = &self.timer;
-        [
+        let earliest_ns = [
             timer.retransmission_ns,
             timer.probe_ns,
             timer.reordering_ns,
             timer.window_ns,
             self.pacer.deadline_ns(),
         ]
+        .map(|at_ns| at_ns.unwrap_or(NEVER_NS))
         .into_iter()
-        .flatten()
-        .min()
+        .fold(NEVER_NS, i64::min);
+        (earliest_ns != NEVER_NS).then_some(earliest_ns)
     }
 
     pub fn on_timer(&mut self, now_ns: i64) {

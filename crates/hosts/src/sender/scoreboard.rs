@@ -281,8 +281,13 @@ impl Scoreboard {
         let rack = self.rack;
         let mut next_ns: Option<i64> = None;
         for segment in &mut self.segments {
+            let later = (segment.sent_ns, segment.end) >= (rack.sent_ns, rack.end);
+            // Segments are in the order of their first transmissions.
+            if later && segment.transmissions == 1 {
+                break;
+            }
             let out = !segment.sacked && (!segment.lost || segment.retransmitted);
-            if !out || (segment.sent_ns, segment.end) >= (rack.sent_ns, rack.end) {
+            if !out || later {
                 continue;
             }
             let due_ns = segment
