@@ -49,7 +49,7 @@ def main() -> int:
 
 def line(name: str, control: str, one: whydrop.Prediction) -> str:
     """One pair."""
-    was, made = one.recorded, one.reproduced
+    was, made = recorded(one), one.reproduced
     delays = "".join(f" {1e3 * (value.delay_p95_s or 0.0):8.2f}" for value in (was, made))
     numbers = f"{was.goodput_bps / 1e6:8.2f} {made.goodput_bps / 1e6:8.2f} {was.loss_rate:8.2%} {made.loss_rate:8.2%}"
     misses = ", ".join(one.misses) or "reproduced"
@@ -64,9 +64,15 @@ def summary(found: list[tuple[str, str, whydrop.Prediction]], refused: list[str]
     print(f"{len(reproduced)} of {len(found)} pairs reproduced; {len(refused)} not run")
     for which, ones in (("all that ran", [one for *_, one in found]), ("reproduced", reproduced)):
         print(f"{which}:")
-        errors("goodput", [(one.recorded.goodput_bps, one.reproduced.goodput_bps) for one in ones], 1.0)
-        errors("loss rate", [(one.recorded.loss_rate, one.reproduced.loss_rate) for one in ones], LEAST_LOSS)
-        errors("p95 delay", [(delay_s(one.recorded), delay_s(one.reproduced)) for one in ones], LEAST_DELAY_S)
+        errors("goodput", [(recorded(one).goodput_bps, one.reproduced.goodput_bps) for one in ones], 1.0)
+        errors("loss rate", [(recorded(one).loss_rate, one.reproduced.loss_rate) for one in ones], LEAST_LOSS)
+        errors("p95 delay", [(delay_s(recorded(one)), delay_s(one.reproduced)) for one in ones], LEAST_DELAY_S)
+
+
+def recorded(one: whydrop.Prediction) -> Quantities:
+    """The recorded values of a pair."""
+    assert one.recorded is not None
+    return one.recorded
 
 
 def delay_s(values: Quantities) -> float:

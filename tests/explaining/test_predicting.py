@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,7 @@ import whydrop
 from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
 from whydrop.explaining.predicting.prediction import Value
+from whydrop.explaining.predicting.setting import with_other_losses
 
 BOTH = (str(POLICED), str(POLICED_FAR))
 
@@ -54,3 +57,31 @@ def test_the_program_prints_the_answer_first_and_the_same_as_json() -> None:
     document = json.loads(CliRunner().invoke(program, ["predict", *BOTH, "--change", "cc=reno", "--json"]).output)
     assert document["changes"] == ["cc=reno"]
     assert document["goodput_bps"]["low"] <= document["goodput_bps"]["value"]
+
+
+def test_over_a_described_path_one_connection_is_simulated_with_and_without_the_change(tmp_path: Path) -> None:
+    file = tmp_path / "path.toml"
+    file.write_text('path = "fifo:rate=20M,limit=10packets"\nrtt = "40ms"\n')
+    found = whydrop.predict(file, changes=["queue.limit=90packets"], runs=4)
+    assert (found.recorded, found.control_from) == (None, "default")
+    assert isinstance(found.goodput_bps, Value)
+    assert found.reproduced.goodput_bps < found.goodput_bps.value < 20e6
+    shown = CliRunner().invoke(program, ["predict", str(file), "--cc", "bbr"])
+    assert shown.exit_code == 0, shown.output
+    assert "bbr (stated with --cc)" in shown.output
+
+
+def test_a_described_path_without_a_round_trip_is_refused_with_the_key_that_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "path.toml"
+    file.write_text('path = "fifo:rate=20M,limit=10packets"\n')
+    with pytest.raises(whydrop.PathError, match=r"path\.toml: rtt: expected the round trip"):
+        whydrop.predict(file)
+
+
+def test_losses_that_the_headline_does_not_explain_may_be_random_ones() -> None:
+    found = whydrop.explain(*BOTH)
+    partly = dataclasses.replace(found.verdicts[0], explained=0.5)
+    elements = partly.path["elements"]
+    (path,) = with_other_losses(found, partly, elements)
+    assert [one["element"] for one in path["elements"]] == ["policer", "random-loss"]
+    assert with_other_losses(found, dataclasses.replace(partly, explained=1.0), elements) == []

@@ -102,7 +102,8 @@ def predict(
     """Predict what changes of the path or of the senders would bring to the connections of captures.
 
     Args:
-        sources: one capture, or captures of one path, as for :func:`explain`.
+        sources: one capture, or captures of one path, as for :func:`explain`; or a TOML file with a path, over which
+            one connection is simulated.
         changes: such as ``"policer.burst=200kB"``, ``"aqm=fq_codel"``, ``"pace=9M"`` or ``"cc=bbr"``
             (docs/prediction.md).
         control: the congestion control of the senders, ``"cubic"``, ``"reno"`` or ``"bbr"``; by default the one that
@@ -112,6 +113,7 @@ def predict(
     Raises:
         whydrop.CaptureError: a capture could not be analysed.
         whydrop.PredictionError: the captures have nothing that could be run.
+        whydrop.PathError: the file has no path that makes sense, or no round trip.
         whydrop.ChangeError: a change is not understood, or does not fit the path.
 
     >>> import whydrop
@@ -120,8 +122,11 @@ def predict(
     >>> found.changed_path.split(",")[1]
     'burst=400kB'
     """
-    from whydrop.explaining.predicting.prediction import predict
+    from whydrop.emulating.setting import of_file
+    from whydrop.explaining.predicting.prediction import predict, predict_described
 
+    if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
+        return predict_described(of_file(Path(sources[0])), changes, control, runs)
     return predict(explain(*sources), changes, control, runs)
 
 

@@ -20,23 +20,28 @@ Examples:
   whydrop predict a.pcap b.pcap --change queue.limit=300kB
   whydrop predict a.pcap --change pace=9M
   whydrop predict a.pcap --change aqm=cake --change cc=bbr
+  whydrop predict path.toml --change cc=bbr
 """
 
 
 @click.command("predict", cls=Command, epilog=EXAMPLES)
-@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True, type=options.ANY_PATH)
+@click.argument("captures", metavar="CAPTURE...|PATH.toml", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--change", "changes", multiple=True, metavar="NAME=VALUE",
               help="Change the path (ELEMENT.FIELD, aqm, rtt, mtu) or the senders (cc, pace).")  # fmt: skip
 @click.option("--cc", "control", type=click.Choice(("cubic", "reno", "bbr")), metavar="NAME",
               help="Congestion control: cubic, reno, bbr.  [default: the one that fits best]")  # fmt: skip
 @options.as_json
 def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str | None, as_json: bool) -> int:
-    """Predict what a change would bring to the connections of one capture, or two of one path (docs/prediction.md)."""
-    from whydrop.explaining.predicting.prediction import predict
+    """Predict what a change would bring to captured connections, or to one over a path (docs/prediction.md)."""
+    from whydrop.emulating.setting import of_file
+    from whydrop.explaining.predicting.prediction import predict, predict_described
     from whydrop.show import prediction
 
     try:
-        found = predict(explained(captures, tables=True), changes, control)
+        if len(captures) == 1 and captures[0].suffix == ".toml":
+            found = predict_described(of_file(captures[0]), changes, control)
+        else:
+            found = predict(explained(captures, tables=True), changes, control)
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, captures)
     if as_json:

@@ -32,12 +32,14 @@ class Setting:
         path: its elements, in JSON values.
         rtt_s, mtu_bytes: ``None`` where the description does not state them.
         is_fitted: it is the path of captures.
+        place: the beginning of a message about it, with its file.
     """
 
     path: Json
     rtt_s: float | None = None
     mtu_bytes: int | None = None
     is_fitted: bool = False
+    place: str = ""
 
 
 def of_sources(sources: Sequence[str], explain: Callable[[Sequence[Path]], Explained]) -> Setting:
@@ -112,7 +114,7 @@ def of_file(file: Path) -> Setting:
     mtu_bytes = given.get("mtu")
     if mtu_bytes is not None and not isinstance(mtu_bytes, int):
         raise PathError(f"{file}: mtu: expected a whole number of bytes")
-    return Setting(of_text(path, f"{file}: ").path, rtt_s, mtu_bytes)
+    return Setting(of_text(path, f"{file}: ").path, rtt_s, mtu_bytes, place=f"{file}: ")
 
 
 def trace_of(file: Path) -> list[int]:

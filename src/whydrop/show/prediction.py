@@ -17,6 +17,7 @@ _NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 _CONTROL_FROM = {
     "user": "stated with --cc",
+    "default": "Linux's default",
     "windows": "its windows show it",
     "runs": "of those simulated, it reproduces the capture best",
 }
@@ -30,11 +31,13 @@ def document(found: Prediction) -> Document:
 def _headline(found: Prediction) -> str:
     if found.refusal is not None:
         return f"No prediction: {found.refusal}."
-    if found.goodput_bps is None:
-        return "The model reproduces what was recorded."
-    value = found.goodput_bps
-    bounds = interval(rate, value.low, value.high)
-    return f"Goodput would be {rate(value.value)} ({bounds}) instead of {rate(found.recorded.goodput_bps)}."
+    before = found.recorded or found.reproduced
+    if (value := found.goodput_bps) is not None:
+        bounds = interval(rate, value.low, value.high)
+        return f"Goodput would be {rate(value.value)} ({bounds}) instead of {rate(before.goodput_bps)}."
+    if found.recorded is None:
+        return f"Goodput would be {rate(before.goodput_bps)}."
+    return "The model reproduces what was recorded."
 
 
 def _parts(found: Prediction) -> Iterator[Part]:
@@ -72,14 +75,15 @@ def _limits(sender: Json) -> Iterator[str]:
 
 
 def _table(found: Prediction) -> Table:
+    recorded = found.recorded
     columns = {
         Column("Quantity"): lambda name: _NAMES[name][0],
-        Column("Recorded", number=True): lambda name: _written(found.recorded, name),
-        Column("Reproduced", number=True): lambda name: _written(found.reproduced, name),
+        **({Column("Recorded", number=True): lambda name: _written(recorded, name)} if recorded else {}),
+        Column("Reproduced" if recorded else "Simulated", number=True): lambda name: _written(found.reproduced, name),
         Column("With the change", number=True): lambda name: _predicted(getattr(found, name), name),
         Column("90 % interval", number=True, rank=1): lambda name: _interval(getattr(found, name), name),
     }
-    names = [name for name in _NAMES if getattr(found.recorded, name) is not None]
+    names = [name for name in _NAMES if getattr(recorded or found.reproduced, name) is not None]
     return Table.of("", columns, names).without_empty_columns()
 
 

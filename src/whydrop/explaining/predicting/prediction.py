@@ -18,16 +18,19 @@ from typing import Any, Literal
 import numpy as np
 
 from whydrop import _core
+from whydrop.emulating.setting import Setting as Described
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.control.naming import Control, control_of
+from whydrop.explaining.predicting.described import setting_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.setting import PredictionError, settings
 from whydrop.explaining.replaying import readable
 
 Json = dict[str, Any]
 
+ControlFrom = Literal["user", "default", "windows", "runs"]
 CONTROLS = ("cubic", "reno", "bbr")
 # Linux's LP is Reno until delays make it reduce, which the windows would show.
 _LIKE_RENO = {"reno", "lp"}
@@ -70,11 +73,11 @@ class Prediction:
     Attributes:
         path: the fitted path in its text form, and with the changes.
         control: the congestion control of the senders.
-        control_from: ``user``; ``windows``, if the windows of every sender name it; else ``runs``: it reproduces the
-            recorded values best.
+        control_from: ``user``; ``default``, over a described path; ``windows``, if the windows of every sender name it;
+            else ``runs``: it reproduces the recorded values best.
         senders: each connection as it is simulated: congestion control, limits, load, times in ns and rates in bit/s.
         changes: as the user wrote them.
-        recorded: what the captures show.
+        recorded: what the captures show; ``None`` for a described path.
         reproduced: the median of the runs without a change.
         misses: quantities that the model does not reproduce; then nothing is predicted.
         goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
@@ -84,10 +87,10 @@ class Prediction:
     path: str
     changed_path: str
     control: str
-    control_from: Literal["user", "windows", "runs"]
+    control_from: ControlFrom
     senders: tuple[Json, ...]
     changes: tuple[str, ...]
-    recorded: Quantities
+    recorded: Quantities | None
     reproduced: Quantities
     misses: tuple[str, ...]
     goodput_bps: Value | None
@@ -121,23 +124,66 @@ def predict(found: Explained, changes: Sequence[str] = (), control: str | None =
         # Other random numbers: where losses fall with the change is not known.
         after = _run(changed, range(_RUN_FOR_EACH * runs + 1, (_RUN_FOR_EACH + 1) * runs + 1))
         refusal = _beyond(found, _median(after, was))
-    is_known = after is not None and refusal is None
-    of = (lambda name, least: _value(was, before, after or [], name, least)) if is_known else (lambda *_: None)
-    return Prediction(
-        readable(setting["path"]),
-        readable(changed["path"]),
-        ", ".join(dict.fromkeys(flow["control"] for flow in setting["flows"])),
-        "user" if control is not None else "windows" if len(named) == len(setting["flows"]) else "runs",
-        tuple(setting["flows"]),
-        tuple(changes),
-        was,
-        reproduced,
-        misses,
-        of("goodput_bps", 1.0),
-        of("loss_rate", LOSS_WITHIN),
-        None if was.delay_p95_s is None else of("delay_p95_s", DELAY_WITHIN_S),
-        refusal,
-    )
+    by_itself: ControlFrom = "windows" if len(named) == len(setting["flows"]) else "runs"
+    control_from: ControlFrom = by_itself if control is None else "user"
+    simulated = _Found(setting, changed, control_from, tuple(changes), was, reproduced, misses, refusal)
+    return simulated.prediction(before, None if refusal else after)
+
+
+def predict_described(
+    described: Described, changes: Sequence[str] = (), control: str | None = None, runs: int = RUNS
+) -> Prediction:
+    """Predict the goodput of one sender over a described path, with changes and without.
+
+    Raises:
+        PredictionError: the path cannot be run.
+        PathError: the description has no round trip.
+        ChangeError: a change is not understood, or does not fit the path.
+    """
+    setting = setting_of(described, control or CONTROLS[0])
+    changed = _changed(setting, changes)
+    before = _run(setting, range(1, runs + 1))
+    after = _run(changed, range(runs + 1, 2 * runs + 1)) if changes else None
+    control_from: ControlFrom = "default" if control is None else "user"
+    return _Found(setting, changed, control_from, tuple(changes), None, _median(before)).prediction(before, after)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A prediction without its values."""
+
+    setting: Json
+    changed: Json
+    control_from: ControlFrom
+    changes: tuple[str, ...]
+    recorded: Quantities | None
+    reproduced: Quantities
+    misses: tuple[str, ...] = ()
+    refusal: str | None = None
+
+    def prediction(self, before: Sequence[Quantities], after: Sequence[Quantities] | None) -> Prediction:
+        """With the values of runs with a change, if there are any."""
+        was = self.recorded or self.reproduced
+
+        def value(name: str, least: float) -> Value | None:
+            known = after is not None and getattr(was, name) is not None
+            return _value(was, before, after or (), name, least) if known else None
+
+        return Prediction(
+            readable(self.setting["path"]),
+            readable(self.changed["path"]),
+            ", ".join(dict.fromkeys(flow["control"] for flow in self.setting["flows"])),
+            self.control_from,
+            tuple(self.setting["flows"]),
+            self.changes,
+            self.recorded,
+            self.reproduced,
+            self.misses,
+            value("goodput_bps", 1.0),
+            value("loss_rate", LOSS_WITHIN),
+            value("delay_p95_s", DELAY_WITHIN_S),
+            self.refusal,
+        )
 
 
 def fitted_setting(found: Explained) -> Json:
@@ -201,8 +247,10 @@ def _nearest(was: Quantities, runs: Sequence[Quantities], count: int) -> list[Qu
     return sorted(runs, key=lambda one: _distance(was, one))[:count]
 
 
-def _median(runs: Sequence[Quantities], was: Quantities) -> Quantities:
-    delay_s = None if was.delay_p95_s is None else float(np.median([one.delay_p95_s for one in runs]))
+def _median(runs: Sequence[Quantities], was: Quantities | None = None) -> Quantities:
+    delay_s = (
+        None if was is not None and was.delay_p95_s is None else float(np.median([one.delay_p95_s for one in runs]))
+    )
     goodput_bps, loss_rate = (float(np.median([getattr(one, name) for one in runs])) for name in _FIRST)
     return Quantities(goodput_bps, loss_rate, delay_s)
 

@@ -116,7 +116,7 @@ def _paths(found: Explained, verdict: Verdict) -> list[Json]:
         link = [] if rate_bps is None else [{"element": "fifo", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS}]
         return [{"elements": [element]}, *({"elements": [element, one]} for one in link)]
     if verdict.path is not None:
-        return [dict(verdict.path), *_with_other_losses(found, verdict, verdict.path["elements"])]
+        return [dict(verdict.path), *with_other_losses(found, verdict, verdict.path["elements"])]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
@@ -126,7 +126,7 @@ def _paths(found: Explained, verdict: Verdict) -> list[Json]:
     return [{"elements": [element]} for element in _managed(verdict, rate.value)]
 
 
-def _with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) -> list[Json]:
+def with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) -> list[Json]:
     """The path with random losses too, if some are not explained by it."""
     packets = recorded.arrivals(found).height
     others = round(verdict.lost * (1 - verdict.explained))
