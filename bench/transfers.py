@@ -115,13 +115,13 @@ def transfer(
         control: the congestion control of the sender, as Linux names it.
         captures: where the packets go that the sender sees and, if given, those that the receiver sees; ``.pcap.zst``.
         duration_s: how long data are sent.
-        pace: pacing rate of the sender on the wire, in iperf3's syntax; ``None`` without one.
+        pace: pacing rate of the sender on the wire, in bit/s with a suffix such as M; ``None`` without one.
     """
     sender, receiver = ends
     interface = next(iter(sender.interfaces.values()))
     if pace:
-        # The sockets' own pacing counts payload, that of fq frames.
-        interface.tc("qdisc replace dev {} root fq")
+        # The sockets' own pacing counts payload, the largest rate of fq frames.
+        interface.tc(f"qdisc replace dev {{}} root fq maxrate {pace.lower()}bit")
     # As the default of both hosts: DCTCP asks for ECN in the handshake, and its receiver reports each mark.
     for host in ends:
         host.sysctl("net.ipv4.tcp_congestion_control", control)
@@ -135,7 +135,7 @@ def transfer(
         listening[-1].wait_for("listening on")
     words = ["iperf3", "-c", receiver.address, "-p", str(PORT), "-C", control, "-t", str(duration_s), "-i", "0", "-J"]
     with without_tick():
-        output = sender.run([*words, *(["--fq-rate", pace] if pace else [])], check=False).stdout
+        output = sender.run(words, check=False).stdout
     for program in (*listening, server):
         program.stop()
     for file, packed in zip(unpacked, captures, strict=True):

@@ -23,7 +23,7 @@ class Scenario:
     Attributes:
         line: the path.
         control: the congestion control of the sender.
-        pace: its pacing rate, in iperf3's syntax; ``None`` without one.
+        pace: its pacing rate on the wire, in bit/s with a suffix; ``None`` without one.
     """
 
     line: Line

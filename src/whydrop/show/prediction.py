@@ -46,7 +46,8 @@ def _parts(found: Prediction) -> Iterator[Part]:
     yield Facts(tuple(_facts(found)))
     if found.goodput_bps is not None:
         yield Text(
-            "90 % intervals, by the spread of the runs and the error of the reproduction. Not yet checked in practice.",
+            "90 % intervals, by the spread of the runs, the error of the reproduction and that of the model; how often "
+            "they were right in the lab: docs/prediction.md.",
             "quiet",
         )
 
