@@ -49,6 +49,8 @@ _CLEARLY_BETTER = 0.5
 # An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
 _DEVIATIONS = 1.645
 _MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
+# Our BBR does not slow down in recovery: at a policer it loses about half as much again as Linux's.
+_MODEL_OF_BBR = _MODEL | {"loss_rate": 0.4}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
 
@@ -80,7 +82,8 @@ class Prediction:
         recorded: what the captures show; ``None`` for a described path.
         reproduced: the median of the runs without a change.
         misses: quantities that the model does not reproduce; then nothing is predicted.
-        goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
+        goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known. The
+            delay that BBR causes is not.
         refusal: why nothing is predicted, if so.
     """
 
@@ -164,10 +167,13 @@ class _Found:
     def prediction(self, before: Sequence[Quantities], after: Sequence[Quantities] | None) -> Prediction:
         """With the values of runs with a change, if there are any."""
         was = self.recorded or self.reproduced
+        # Linux's BBR fills about twice as much of a queue as ours.
+        is_bbr = any(flow["control"] == "bbr" for flow in self.changed["flows"])
+        has_delay = was.delay_p95_s is not None and not is_bbr
+        model = _MODEL_OF_BBR if is_bbr else _MODEL
 
         def value(name: str, least: float) -> Value | None:
-            known = after is not None and getattr(was, name) is not None
-            return _value(was, before, after or (), name, least) if known else None
+            return None if after is None else _value(was, before, after, name, least, model[name])
 
         return Prediction(
             readable(self.setting["path"]),
@@ -181,7 +187,7 @@ class _Found:
             self.misses,
             value("goodput_bps", 1.0),
             value("loss_rate", LOSS_WITHIN),
-            value("delay_p95_s", DELAY_WITHIN_S),
+            value("delay_p95_s", DELAY_WITHIN_S) if has_delay else None,
             self.refusal,
         )
 
@@ -300,18 +306,23 @@ def _beyond(found: Explained, after: Quantities) -> str | None:
 
 
 def _value(
-    was: Quantities, before: Sequence[Quantities], after: Sequence[Quantities], name: str, least: float
+    was: Quantities,
+    before: Sequence[Quantities],
+    after: Sequence[Quantities],
+    name: str,
+    least: float,
+    model_deviation: float,
 ) -> Value:
     """The recorded value times the ratio of the runs; ``least`` keeps ratios of small numbers from growing."""
     recorded_value = getattr(was, name)
     old, new = (np.array([getattr(one, name) for one in runs]) + least for runs in (before, after))
     ratios = np.log(new / np.median(old))
     error = math.log((recorded_value + least) / float(np.median(old)))
-    deviation = math.hypot(float(np.std(ratios)), error, _MODEL[name])
+    deviation = math.hypot(float(np.std(ratios)), error, model_deviation)
     middle = (recorded_value + least) * math.exp(float(np.median(ratios)))
     value, low, high = (middle * math.exp(sign * _DEVIATIONS * deviation) - least for sign in (0.0, -1.0, 1.0))
     if name == "goodput_bps":
         # No more than the best run: where the path is full, an error of the model does not make it larger.
         best = max(recorded_value, float(np.max(new)) - least)
-        value, low, high = min(value, best), min(low, best), min(high, (1 + _MODEL[name]) * best)
+        value, low, high = min(value, best), min(low, best), min(high, (1 + model_deviation) * best)
     return Value(*(max(0.0, bound) for bound in (value, low, high)))
