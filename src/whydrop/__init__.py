@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         study_tcp,
     )
     from whydrop.emulating.emulation import EmulationError
-    from whydrop.emulating.setting import PathError
     from whydrop.errors import Error, MissingExtraError
     from whydrop.explaining.document import (
         Against,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.predicting.described import PathError
     from whydrop.explaining.predicting.prediction import ChangeError, Prediction
     from whydrop.explaining.predicting.setting import PredictionError
     from whydrop.explaining.replaying import ModelError
@@ -102,13 +102,13 @@ _HOMES = {
             "study study_flow_control study_pauses study_queues study_rollout study_streams study_tcp"
         ),
         "whydrop.emulating.emulation": "EmulationError",
-        "whydrop.emulating.setting": "PathError",
         "whydrop.errors": "Error MissingExtraError",
         "whydrop.explaining.document": "Against Capture Cause Flow Model Parameter ThroughputLost Transfer Verdict",
         "whydrop.explaining.hints": "PairHints",
         "whydrop.explaining.matching": "Matching match",
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
+        "whydrop.explaining.predicting.described": "PathError",
         "whydrop.explaining.predicting.prediction": "ChangeError Prediction",
         "whydrop.explaining.predicting.setting": "PredictionError",
         "whydrop.explaining.replaying": "ModelError",

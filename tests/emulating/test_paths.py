@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whydrop.emulating.setting import PathError, of_file, of_text, trace_of
+from whydrop.emulating.setting import trace_of
+from whydrop.explaining.predicting.described import PathError, of_file, of_text
 
 POLICER = {"element": "policer", "rate_bps": 20e6, "burst_bytes": 80e3}
 

@@ -122,7 +122,7 @@ def predict(
     >>> found.changed_path.split(",")[1]
     'burst=400kB'
     """
-    from whydrop.emulating.setting import of_file
+    from whydrop.explaining.predicting.described import of_file
     from whydrop.explaining.predicting.prediction import predict, predict_described
 
     if len(sources) == 1 and Path(sources[0]).suffix == ".toml":

@@ -15,7 +15,7 @@ from whydrop.cli.command import Command
 from whydrop.errors import Error
 
 if TYPE_CHECKING:
-    from whydrop.emulating.setting import Setting
+    from whydrop.explaining.predicting.described import Described
 
 EXAMPLES = """
 \b
@@ -85,7 +85,7 @@ def command(ctx: click.Context, /, sources: tuple[str, ...], as_json: bool, **gi
     return status
 
 
-def _setting(sources: Sequence[str], trace: Path | None) -> Setting:
+def _setting(sources: Sequence[str], trace: Path | None) -> Described:
     from whydrop.cli.explain import explained
     from whydrop.emulating.setting import of_sources
 

@@ -33,7 +33,7 @@ Examples:
 @options.as_json
 def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str | None, as_json: bool) -> int:
     """Predict what a change would bring to captured connections, or to one over a path (docs/prediction.md)."""
-    from whydrop.emulating.setting import of_file
+    from whydrop.explaining.predicting.described import of_file
     from whydrop.explaining.predicting.prediction import predict, predict_described
     from whydrop.show import prediction
 

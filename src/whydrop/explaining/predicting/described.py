@@ -1,19 +1,91 @@
-"""The setting of a prediction that no capture has: a path as a user describes it, and one sender over it."""
+"""A path as a user describes it, in a file or as text, and one sender over it."""
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from whydrop.emulating.setting import PathError, Setting
+from whydrop import _core
+from whydrop.errors import Mistake
+from whydrop.runtime.user_files import quantities
 
 Json = dict[str, Any]
 
+KEYS = ("path", "elements", "rtt", "mtu")
 # IPv4, and TCP with timestamps.
 _HEADER_BYTES = 52
 _DURATION_NS = 10_000_000_000
 
 
-def setting_of(described: Setting, control: str = "cubic") -> Json:
+class PathError(Mistake):
+    """A path that makes no sense; the message says where, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A path with what belongs to it.
+
+    Attributes:
+        path: its elements, in JSON values.
+        rtt_s, mtu_bytes: ``None`` where the description does not state them.
+        is_fitted: it is the path of captures.
+        place: the beginning of a message about it, with its file.
+    """
+
+    path: Json
+    rtt_s: float | None = None
+    mtu_bytes: int | None = None
+    is_fitted: bool = False
+    place: str = ""
+
+
+def of_text(text: str, place: str = "") -> Described:
+    """A path in its text form, or in JSON.
+
+    >>> of_text("policer:rate=20M,burst=80kB").path["elements"][0]["element"]
+    'policer'
+
+    Raises:
+        PathError: it makes no sense.
+    """
+    try:
+        return Described(_core.path(text)[0])
+    except ValueError as reason:
+        raise PathError(f"{place}{reason}") from None
+
+
+def of_file(file: Path) -> Described:
+    """The path in a TOML file: ``path`` with its text form or ``elements``, and ``rtt`` and ``mtu`` if it states them.
+
+    Raises:
+        PathError: the file is not TOML, or has no path that makes sense.
+        OSError: it cannot be read.
+    """
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as reason:
+        raise PathError(f"{file}: {reason}") from None
+    for key in given:
+        if key not in KEYS:
+            raise PathError(f"{file}: {key}: expected one of {', '.join(KEYS)}")
+    if ("path" in given) == ("elements" in given):
+        raise PathError(f'{file}: expected either path = "policer:rate=20M,burst=80kB" or [[elements]]')
+    path = given["path"] if "path" in given else _core.dumps({"elements": given["elements"]})
+    if not isinstance(path, str):
+        raise PathError(f"{file}: path: expected a text such as policer:rate=20M,burst=80kB")
+    try:
+        rtt_s = quantities.seconds(given["rtt"]) if "rtt" in given else None
+    except ValueError as reason:
+        raise PathError(f"{file}: rtt: {reason}") from None
+    mtu_bytes = given.get("mtu")
+    if mtu_bytes is not None and not isinstance(mtu_bytes, int):
+        raise PathError(f"{file}: mtu: expected a whole number of bytes")
+    return Described(of_text(path, f"{file}: ").path, rtt_s, mtu_bytes, place=f"{file}: ")
+
+
+def setting_of(described: Described, control: str = "cubic") -> Json:
     """One download of 10 s over a path.
 
     Raises:

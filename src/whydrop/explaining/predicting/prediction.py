@@ -18,12 +18,11 @@ from typing import Any, Literal
 import numpy as np
 
 from whydrop import _core
-from whydrop.emulating.setting import Setting as Described
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.control.naming import Control, control_of
-from whydrop.explaining.predicting.described import setting_of
+from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.setting import PredictionError, settings
 from whydrop.explaining.replaying import readable
