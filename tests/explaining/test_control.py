@@ -12,7 +12,7 @@ from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Sca
 from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla
 from whydrop.explaining.predicting.control.model_based import is_bbr
 from whydrop.explaining.predicting.control.naming import UNKNOWN, named
-from whydrop.explaining.predicting.control.observed import Ack, Sender
+from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished
 
 SIZE = 1000
 MS = 1_000_000
@@ -119,10 +119,26 @@ def test_a_law_is_named_from_its_own_windows(law: type[Law]) -> None:
     assert named(over_shallow_queue(law)).name == law.name
 
 
-def test_reno_is_not_distinguished_from_low_priority_that_never_reduced_early() -> None:
+def test_windows_of_reno_are_named_reno_with_the_controls_that_have_the_same() -> None:
     found = named(over_shallow_queue(Reno))
-    assert found.name == UNKNOWN
-    assert set(found.candidates) >= {"reno", "lp"}
+    assert (found.name, found.candidates) == ("reno", ("reno", "lp", "dctcp"))
+
+
+def test_chance_alone_does_not_name_cdg() -> None:
+    assert "cdg" not in named(over_shallow_queue(Reno)).candidates
+
+
+def test_a_window_that_the_sender_had_not_filled_is_forgotten() -> None:
+    windows = (20, 12, 11, 21, 10, 10)
+    acks = [Ack(at * MS, 0, 0, 1, None, 0, "open", window) for at, window in enumerate(windows)]
+    forget_unfinished(acks)
+    assert [ack.window for ack in acks] == [20, None, None, 21, 10, 10]
+
+
+def test_pulses_that_losses_end_are_not_the_gain_cycle() -> None:
+    seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
+    seen.acks += [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
+    assert not is_bbr(seen)
 
 
 def after_loss(law: Law, window: int) -> int:

@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
-from whydrop.explaining.predicting.control.naming import Control, control_of
+from whydrop.explaining.predicting.control.naming import control_of
 from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.setting import PredictionError, settings
@@ -31,8 +32,8 @@ Json = dict[str, Any]
 
 ControlFrom = Literal["user", "default", "windows", "runs"]
 CONTROLS = ("cubic", "reno", "bbr")
-# Linux's LP is Reno until delays make it reduce, which the windows would show.
-_LIKE_RENO = {"reno", "lp"}
+# Flows with most data, of which the windows are read: a replay takes up to seconds for each.
+_MOST_NAMED = 16
 RUNS = 20
 # So many times as many are run, of which the nearest to the recorded values are kept.
 _RUN_FOR_EACH = 3
@@ -202,14 +203,10 @@ def fitted_setting(found: Explained) -> Json:
 
 def named_controls(found: Explained) -> dict[int, str]:
     """The congestion controls that the windows of senders name, by flow; only those that can be simulated."""
-    named = ((flow, _simulated(control_of(found, flow))) for flow in found.table("segments")["flow"].unique().sort())
-    return {flow: name for flow, name in named if name is not None}
-
-
-def _simulated(control: Control) -> str | None:
-    if control.candidates and _LIKE_RENO.issuperset(control.candidates):
-        return "reno"
-    return control.name if control.name in CONTROLS else None
+    sent = found.table("segments").group_by("flow").agg(pl.col("payload_bytes").sum())
+    flows = sent.sort("payload_bytes", "flow", descending=[True, False]).head(_MOST_NAMED)["flow"].sort()
+    named = ((flow, control_of(found, flow).name) for flow in flows)
+    return {flow: name for flow, name in named if name in CONTROLS}
 
 
 def _best(found: Explained, was: Quantities, controls: Sequence[str], named: Mapping[int, str]) -> Json:

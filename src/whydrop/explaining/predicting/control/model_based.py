@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whydrop.explaining.predicting.control.observed import Sender
+from whydrop.explaining.predicting.control.observed import Ack, Sender
 
 # Both signs, or so many cycles, in a row of eight round trips.
 _LEAST_CYCLES = 4
@@ -24,6 +24,8 @@ _UP, _DOWN = 1.12, 0.88
 _FLAT = 0.12
 _STEPS = 4
 _AROUND_ROUNDS = 5
+# A reduction so soon after a pulse is the reason of the low rate.
+_REDUCED_ROUNDS = 3.0
 # Segments in a round trip that show a gain.
 _LEAST_SEGMENTS = 8
 
@@ -52,7 +54,7 @@ def count_cycles(seen: Sender) -> int:
 
 
 def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
-    """The times of pulses, in round trips."""
+    """The times of pulses, in round trips; not those that a reduction ends, as of any sender at regular losses."""
     times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
     if times[-1] - times[0] < 2 * _AROUND_ROUNDS * rtt_ns:
         return np.array([])
@@ -60,16 +62,24 @@ def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
     counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
     sent = np.convolve(counts, np.ones(_STEPS), "valid")
     around = _AROUND_ROUNDS * _STEPS
+    reductions = np.array([(ack.time_ns - times[0]) / rtt_ns for ack in seen.acks if _is_loss(ack)])
     found: list[float] = []
     at = around
     while at < len(sent) - around:
         base = float(np.median(sent[at - around : at + around]))
         if base >= _LEAST_SEGMENTS and _is_pulse(sent[at - around : at + around] / base, around):
-            found.append(at / _STEPS)
+            after = reductions - at / _STEPS
+            if not np.any((after >= 0) & (after <= _REDUCED_ROUNDS)):
+                found.append(at / _STEPS)
             at += 2 * _STEPS
         else:
             at += 1
     return np.array(found)
+
+
+def _is_loss(ack: Ack) -> bool:
+    # BBR ignores marks, so they do not explain its rates.
+    return ack.begins and ack.state != "cwr"
 
 
 def _is_pulse(rates: np.ndarray[Any, Any], at: int) -> bool:

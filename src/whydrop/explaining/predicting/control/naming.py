@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from whydrop.explaining.explained import Explained
@@ -15,6 +15,8 @@ UNKNOWN = "unknown"
 
 # Comparisons of windows that a name rests on at least.
 _LEAST_COUNT = 10
+# Acknowledgments that are replayed: sixteen laws take about a second for 10 000, and later ones rarely decide.
+_MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
 # which something else limited the sender, or in which the capture misses packets.
 _LEAST_NEAR = 0.75
@@ -23,7 +25,11 @@ _LEAST_NEAR_UNREDUCED = 0.9
 _AHEAD = 6.0
 _CLOSE = 12.0
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
-_EXACT = 0.9
+_CONTRADICTS_BBR = 0.85
+# Reductions without loss that CDG must explain, each within so many nats, before it is named: its law has chance in it,
+# so that it explains anything else as well as Reno does.
+_LEAST_CHANCES = 4
+_MOST_CHANCE = 3.0
 # A sender that something else limits for this share of its time does not show its window.
 _LIMITED_SHARE = 0.3
 
@@ -33,8 +39,10 @@ class Control:
     """The congestion control of a sender.
 
     Attributes:
-        name: its name in Linux, or ``unknown``.
-        candidates: the laws that explain the windows about as well as the best, best first.
+        name: its name in Linux, or ``unknown``. ``reno`` means windows of Reno: LP that did not reduce
+            by delay and DCTCP without marks have the same.
+        candidates: the laws that explain the windows about as well as the best, best first; for ``reno`` also those
+            controls that are Reno here.
         why: why it is unknown; empty if it is known.
         fits: the distance of each law from the observed windows, the best first.
     """
@@ -48,7 +56,9 @@ class Control:
 def control_of(found: Explained, flow: int) -> Control:
     """The congestion control of the sender of a flow (a row of the table ``flows``)."""
     seen = sender(found, flow)
-    return Control(UNKNOWN, (), "no data with acknowledgments") if seen is None else named(seen)
+    if seen is None:
+        return Control(UNKNOWN, (), "no data with acknowledgments")
+    return named(replace(seen, acks=seen.acks[:_MOST_ACKS]))
 
 
 def named(seen: Sender) -> Control:
@@ -56,9 +66,9 @@ def named(seen: Sender) -> Control:
     if limiter := _limiter(seen.row):
         return Control(UNKNOWN, (), f"limited by {limiter}")
     fits = _fits(seen)
-    is_exact = bool(fits) and fits[0].count >= _LEAST_COUNT and fits[0].near > _EXACT
-    if is_exact or not is_bbr(seen):
-        return _decided(fits)
+    contradicts = fits[0].count >= _LEAST_COUNT and max(fit.near for fit in fits) > _CONTRADICTS_BBR
+    if contradicts or not is_bbr(seen):
+        return _decided(fits, not any(ack.is_echo for ack in seen.acks))
     return Control("bbr", ("bbr",), fits=tuple(fits))
 
 
@@ -97,7 +107,11 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
     return bool(row["ect0"] + row["ce_marked"] >= row["packets"])
 
 
-def _decided(fits: list[Fit]) -> Control:
+def _decided(fits: list[Fit], without_marks: bool) -> Control:
+    # CDG without reductions of its own is Reno; with them it must explain several.
+    cdg = next((fit for fit in fits if fit.name == "cdg"), None)
+    if cdg is not None and sum(cost <= _MOST_CHANCE for cost in cdg.falls) < _LEAST_CHANCES:
+        fits = [fit for fit in fits if fit is not cdg]
     best = fits[0]
     rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE)
     if best.count < _LEAST_COUNT:
@@ -105,6 +119,8 @@ def _decided(fits: list[Fit]) -> Control:
     if best.near < (_LEAST_NEAR if best.reductions or best.falls else _LEAST_NEAR_UNREDUCED):
         return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
     close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD)
+    if "reno" in close and set(close) <= {"reno", "lp"}:
+        return Control("reno", ("reno", "lp", "dctcp") if without_marks else ("reno", "lp"), fits=tuple(fits))
     if len(close) > 1:
         return Control(UNKNOWN, close, "several laws explain the windows", tuple(fits))
     return Control(best.name, close, fits=tuple(fits))

@@ -35,6 +35,7 @@ class Ack:
         sent: segments of new data sent in answer.
         delivered: bytes acknowledged or selectively acknowledged for the first time.
         is_echo: true if it reports a mark (RFC 3168).
+        begins: true if the sender reduces its window at it; a state can follow another of the same name.
     """
 
     time_ns: int
@@ -48,6 +49,7 @@ class Ack:
     sent: int = 0
     delivered: int = 0
     is_echo: bool = False
+    begins: bool = False
 
 
 @dataclass
@@ -82,6 +84,28 @@ def sender(found: Explained, flow: int) -> Sender | None:
     return _Reader(size, segments, acks, sacks, row["ecn"] == "classic").read(row)
 
 
+def forget_unfinished(acks: list[Ack]) -> None:
+    """Forget windows of a sender that had not sent all when the next acknowledgment arrived.
+
+    They are below those around them, and no window grows by more than what is acknowledged.
+    """
+    known: list[tuple[Ack, int, int]] = []
+    packets = 0
+    for ack in acks:
+        packets += ack.packets
+        if ack.state != "open":
+            known.clear()
+        if ack.window is None:
+            continue
+        while len(known) > 1:
+            last, window, then = known[-1]
+            if window >= known[-2][1] or ack.window <= window + packets - then + 1:
+                break
+            last.window = None
+            known.pop()
+        known.append((ack, ack.window, packets))
+
+
 class _Reader:
     """Sender's scoreboard, built from the packets in the order of time."""
 
@@ -97,6 +121,7 @@ class _Reader:
         self.nxt = 0
         self.high = -1
         self.state = "open"
+        self.is_timeout = False
         self.room: int | None = None
         self.sacked: list[tuple[int, int]] = []
         self.first: dict[int, tuple[int, int]] = {}
@@ -111,6 +136,7 @@ class _Reader:
             else:
                 _, sequence, payload, kind = self.segments[at]
                 self._sent(time_ns, sequence, payload, kind)
+        forget_unfinished(self.acks)
         first = self.acks[0] if self.acks else None
         initial = -(-first.nxt // self.size) if first else 0
         return Sender(self.size, self.acks, initial, row, self.sends)
@@ -131,15 +157,18 @@ class _Reader:
             return
         self.again.add(end)
         if self.state in ("open", "cwr") and kind != "tail-loss-probe":
-            is_timeout = kind == "timeout"
+            is_timeout, was = kind == "timeout", self.state
             self.state = "loss" if is_timeout else "recovery"
-            self.high = self.nxt
             if self.acks:
+                # Losses while a mark reduces the window do not reduce it again (Linux).
+                self.acks[-1].begins = was == "open" or is_timeout
                 self.acks[-1].state = self.state
                 self.acks[-1].window = None
+            self.high = self.nxt
         elif self.state == "recovery" and kind == "timeout":
             self.state = "loss"
             self.high = self.nxt
+            self.is_timeout = True
 
     def _window(self) -> None:
         if not self.acks:
@@ -163,9 +192,11 @@ class _Reader:
         rtt_ns, flight = self._round_trip(time_ns, number, known, fresh)
         packets = -(-max(0, number - self.una) // self.size)
         self.una = max(self.una, number)
-        if self.state != "open" and self.una >= self.high:
+        # The receiver sees the answer to its echo only in data sent after that (RFC 3168, section 6.1.2).
+        if self.state != "open" and self.una >= self.high + (self.state == "cwr"):
             self.state = "open"
-        if is_echo and self.is_classic and self.state == "open":
+        begins = is_echo and self.is_classic and self.state == "open"
+        if begins:
             self.state, self.high = "cwr", self.nxt
         self.room = window
         self.acks.append(
@@ -173,8 +204,10 @@ class _Reader:
                 *(time_ns, self.una, self.nxt, packets, rtt_ns, flight, self.state),
                 delivered=delivered,
                 is_echo=is_echo and self.is_classic,
+                begins=begins or self.is_timeout,
             )
         )
+        self.is_timeout = False
 
     def _round_trip(
         self, time_ns: int, number: int, known: list[tuple[int, int]], fresh: list[tuple[int, int]]

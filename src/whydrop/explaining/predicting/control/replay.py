@@ -153,7 +153,9 @@ class _Replay:
             before = law.window
             law.acked(ack.packets, ack.rtt_ns, ack.flight_bytes, state)
             if ack.state != "open":
-                if state == "open" or (state != ack.state and ack.state != "cwr"):
+                if ack.begins and self.pending is not None and ack.state != "loss":
+                    self._open()
+                if ack.begins or self.pending is None:
                     self._reduce(ack.state)
             else:
                 if state != "open":
@@ -198,6 +200,7 @@ class _Replay:
             self.fall = None
             return
         if self.pending is not None:
+            law.grow(ack.delivered // law.segment_bytes)
             if ack.window is not None:
                 self._settled(ack)
             return
