@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 
 # Comparisons of windows that a name rests on at least.
 _LEAST_COUNT = 10
-# Acknowledgments that are replayed: sixteen laws take about a second for 10 000, and later ones rarely decide.
+# Acknowledgments that are replayed: a long flow must not take long.
 _MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
 # which something else limited the sender, or in which the capture misses packets.
