@@ -116,7 +116,7 @@ class Yeah(_RoundLaw):
         self.reno_window = max(self.reno_window >> 1, 2)
 
 
-class Veno(Law):
+class Veno(_RoundLaw):
     """Fu and Liew, "TCP Veno", JSAC 21(2), 2003: 4/5 after a loss without a queue, half with one."""
 
     name = "veno"
@@ -125,20 +125,8 @@ class Veno(Law):
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
-        self.base_us = INFINITE
-        self.least_us = INFINITE
-        self.samples = 0
         self.queued = 0
         self.turn = True
-        self.is_on = True
-
-    def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
-        if rtt_ns is None:
-            return
-        rtt_us = rtt_ns // 1000 + 1
-        self.base_us = min(self.base_us, rtt_us)
-        self.least_us = min(self.least_us, rtt_us)
-        self.samples += 1
 
     def grow(self, packets: int) -> None:
         if not self.is_on:
@@ -165,9 +153,6 @@ class Veno(Law):
 
     def reduction(self) -> int:
         return max(self.window * 4 // 5 if self.queued < self._BETA else self.window >> 1, 2)
-
-    def reduced(self, state: str) -> None:
-        self.is_on = False
 
     def opened(self, state: str) -> None:
         self.is_on = True
