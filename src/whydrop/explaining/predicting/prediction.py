@@ -211,9 +211,8 @@ def named_controls(found: Explained) -> dict[int, str]:
 
 def _best(found: Explained, was: Quantities, controls: Sequence[str], named: Mapping[int, str]) -> Json:
     """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
-    tried = [one for control in controls for one in settings(found, control, named)]
     # Where all senders are named, each congestion control gives the same.
-    tried = list({json.dumps(one): one for one in tried}.values())
+    tried = list({json.dumps(one): one for one in settings(found, controls, named)}.values())
     if len(tried) == 1:
         return tried[0]
     seeds = range(1, _TRIAL_RUNS + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,11 +60,11 @@ _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
 
 
-def settings(found: Explained, control: str, named: Mapping[int, str]) -> list[Json]:
-    """The settings that may have been, one for each path that explains the packets.
+def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]) -> list[Json]:
+    """The settings that may have been, one for each congestion control and each path that explains the packets.
 
     Args:
-        control: the congestion control of the senders that are not in ``named``, by their flow.
+        controls: congestion controls that the senders that are not in ``named``, by their flow, may have.
 
     Raises:
         PredictionError: nothing was found that a path could be made of.
@@ -74,8 +74,14 @@ def settings(found: Explained, control: str, named: Mapping[int, str]) -> list[J
         raise PredictionError("no TCP connection with data: nothing to predict")
     # Where neither path nor window shows as the limit, it may be the application, which writes a little at a time.
     least_shares = (_STARVED_SHARE, 0.0 if verdict.cause in _SENDER_LIMITS else _LIMITED_SHARE)
-    senders = [_senders(found, control, named, least_share) for least_share in least_shares]
-    return [_joined(path, one) for one in senders for path in _paths(found, verdict)]
+    line_bps = _rate_bps(recorded.arrivals(found))
+    senders = [
+        _senders(found, _flows(found, control, named, least_share), line_bps)
+        for control in controls
+        for least_share in least_shares
+    ]
+    paths = _paths(found, verdict)
+    return [_joined(path, one) for one in senders for path in paths]
 
 
 def _joined(path: Json, senders: Json) -> Json:
@@ -89,16 +95,11 @@ def _joined(path: Json, senders: Json) -> Json:
     return {"path": path, **senders, "round_trip_ns": propagation_ns}
 
 
-def _senders(found: Explained, control: str, named: Mapping[int, str], least_share: float) -> Json:
-    """The senders, with all that a setting has besides the path.
-
-    Args:
-        least_share: applications that limit their connection for this share of its time write at a rate.
-    """
-    flows = _flows(found, control, named, least_share)
+def _senders(found: Explained, flows: list[Json], line_bps: float | None) -> Json:
+    """The senders, with all that a setting has besides the path."""
     first_ns = min(flow["start_ns"] for flow in flows)
     setting = {
-        "line_bps": _rate_bps(recorded.arrivals(found)),
+        "line_bps": line_bps,
         "round_trip_ns": min(flow.pop("rtt_ns") for flow in flows),
         "duration_ns": int(found.table("segments")["time_ns"].max()) - first_ns,  # type: ignore[arg-type]
         "flows": flows,
@@ -152,6 +153,11 @@ def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
 
 
 def _flows(found: Explained, control: str, named: Mapping[int, str], least_share: float) -> list[Json]:
+    """The connections.
+
+    Args:
+        least_share: applications that limit their connection for this share of its time write at a rate.
+    """
     segments, acks = found.table("segments"), found.table("acks")
     flows = []
     for row in found.table("flows").to_dicts():
