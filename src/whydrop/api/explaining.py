@@ -126,8 +126,8 @@ def predict(
     from whydrop.explaining.predicting.prediction import predict, predict_described
 
     if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
-        return predict_described(of_file(Path(sources[0])), changes, control, runs)
-    return predict(explain(*sources), changes, control, runs)
+        return predict_described(of_file(Path(sources[0])), changes, control, count=runs)
+    return predict(explain(*sources), changes, control, count=runs)
 
 
 class Explanation(Explained):

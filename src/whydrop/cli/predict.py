@@ -33,15 +33,20 @@ Examples:
 @options.as_json
 def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str | None, as_json: bool) -> int:
     """Predict what a change would bring to captured connections, or to one over a path (docs/prediction.md)."""
+    from whydrop.cli import progress
     from whydrop.explaining.predicting.described import of_file
     from whydrop.explaining.predicting.prediction import predict, predict_described
+    from whydrop.explaining.predicting.running import Runs
     from whydrop.show import prediction
 
     try:
         if len(captures) == 1 and captures[0].suffix == ".toml":
-            found = predict_described(of_file(captures[0]), changes, control)
+            with progress.stepping("Simulating") as advance:
+                found = predict_described(of_file(captures[0]), changes, control, runs=Runs(advance))
         else:
-            found = predict(explained(captures, tables=True), changes, control)
+            explanation = explained(captures, tables=True)
+            with progress.stepping("Simulating") as advance:
+                found = predict(explanation, changes, control, runs=Runs(advance))
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, captures)
     if as_json:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from whydrop.explaining.predicting.prediction import Json, Prediction, Value
+from whydrop.explaining.predicting.prediction import Prediction, Value
 from whydrop.explaining.predicting.recorded import Quantities
+from whydrop.explaining.predicting.running import Json
 from whydrop.show.document import Column, Document, Facts, Part, Table, Text, known, parts
 from whydrop.text.quantities import duration, interval, percent, rate, size
 
@@ -58,6 +59,8 @@ def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
         yield "Changed path", found.changed_path
     if found.changes:
         yield "Changes", ", ".join(found.changes)
+    if found.simulated_s is not None:
+        yield "Simulated", f"only the first {duration(found.simulated_s)} of the captures"
     yield "Congestion control", f"{found.control} ({_CONTROL_FROM[found.control_from]})"
     for limit, count in Counter(limit for sender in found.senders for limit in _limits(sender)).items():
         yield "Senders", limit if len(found.senders) == 1 else f"{limit} ({count} of {len(found.senders)})"
