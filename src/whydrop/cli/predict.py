@@ -34,6 +34,7 @@ Examples:
 def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str | None, as_json: bool) -> int:
     """Predict what a change would bring to captured connections, or to one over a path (docs/prediction.md)."""
     from whydrop.cli import progress
+    from whydrop.explaining.predicting.advising import ranked
     from whydrop.explaining.predicting.described import of_file
     from whydrop.explaining.predicting.prediction import predict, predict_described
     from whydrop.explaining.predicting.running import Runs
@@ -46,7 +47,12 @@ def command(captures: tuple[Path, ...], changes: tuple[str, ...], control: str |
         else:
             explanation = explained(captures, tables=True)
             with progress.stepping("Simulating") as advance:
-                found = predict(explanation, changes, control, runs=Runs(advance))
+                runs = Runs(advance)
+                found = (
+                    predict(explanation, changes, control, runs=runs)
+                    if changes
+                    else ranked(explanation, control, runs=runs)
+                )
     except (Error, OSError) as reason:
         return ending.not_analysed(reason, captures)
     if as_json:

@@ -43,7 +43,7 @@ _SAME_LOAD = 1.05
 # A queue that grows by this factor, or this time, beyond what was seen may meet a limit that was not.
 _SAME_DELAY, _SAME_DELAY_S = 1.25, 0.005
 # Changes after which the limit of the queue is known.
-_CHANGES_OF_LIMITS = ("aqm", "limit")
+_CHANGES_OF_LIMITS = ("aqm", "limit", "path")
 # Fewer runs of a described path, where each has so many packets that all would have more than these; but so many.
 _MOST_PACKETS = 20_000_000
 _LEAST_RUNS = 4
@@ -80,6 +80,7 @@ class Prediction:
             delay that BBR causes is not.
         refusal: why nothing is predicted, if so.
         simulated_s: only so much from the beginning of the captures is simulated and compared; ``None``: all.
+        tried: without a change: those that are worth it, one by one, the best first.
     """
 
     path: str
@@ -96,10 +97,13 @@ class Prediction:
     delay_p95_s: Value | None
     refusal: str | None
     simulated_s: float | None
+    tried: tuple[Prediction, ...] = ()
 
     def as_json(self) -> Json:
         """As ``whydrop predict --json`` prints it."""
-        return asdict(self)
+        whole = asdict(self)
+        names = ("changes", "changed_path", "goodput_bps", "loss_rate", "delay_p95_s", "refusal")
+        return whole | {"tried": [{name: one[name] for name in names} for one in whole["tried"]]}
 
 
 def predict(
