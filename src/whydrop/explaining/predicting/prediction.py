@@ -17,6 +17,7 @@ from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting.course import Course, of_captures, of_run
 from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.reproducing import (
@@ -193,6 +194,15 @@ def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
             raise ChangeError(f"--change {reason}") from None
     changed: Json = json.loads(text)
     return changed
+
+
+def courses(was: Reproduction, changes: Sequence[str]) -> list[Course]:
+    """The course of the captures, of the run nearest to them, and of one with changes that begins as that does."""
+    duration_s = was.setting["duration_ns"] / 1e9
+    found = [of_captures(was.found, duration_s), of_run("reproduced", was.setting, was.seed, duration_s)]
+    if changes and not was.misses:
+        found.append(of_run("changed", changed_setting(was.setting, changes), was.seed, duration_s))
+    return found
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class Reproduction:
         setting: the path and the senders.
         limit_is_assumed: the queue of the path never was full, and its limit is a guess.
         control_from: how the congestion control is known.
-        before: the runs that are nearest to what was recorded.
+        before: the runs that are nearest to what was recorded, the nearest first.
+        seed: that of the nearest.
         simulated_s: only so much from the beginning of the captures; ``None``: all.
     """
 
@@ -70,6 +71,7 @@ class Reproduction:
     limit_is_assumed: bool
     control_from: ControlFrom
     before: tuple[Quantities, ...]
+    seed: int
     simulated_s: float | None
 
     @cached_property
@@ -112,6 +114,7 @@ def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> 
     count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // packets))
     best = _best(begun, was, CONTROLS if control is None else (control,), named, runs, RUN_FOR_EACH * count)
     all_runs = runs.of(best.setting, range(1, RUN_FOR_EACH * count + 1))
+    nearest = _nearest(was, all_runs, count)
     by_itself: ControlFrom = "windows" if len(named) == len(best.setting["flows"]) else "runs"
     return Reproduction(
         begun,
@@ -119,7 +122,8 @@ def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> 
         best.setting,
         best.limit_is_assumed,
         by_itself if control is None else "user",
-        tuple(_nearest(was, all_runs, count)),
+        tuple(nearest),
+        1 + all_runs.index(nearest[0]),
         simulated_s,
     )
 
