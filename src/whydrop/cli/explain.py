@@ -51,7 +51,7 @@ Examples:
 @click.option("--model", "models", multiple=True, type=PATH_MODEL, metavar="PATH",
               help="Compare your own model (docs/models.md).")  # fmt: skip
 @click.option("--predict", "is_predicted", is_flag=True,
-              help="Add what usual changes would bring, the best first (`whydrop predict`).")  # fmt: skip
+              help="Add predictions of usual changes, the best first.")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
 @click.option("-f", "--format", "picture", type=click.Choice(pictures.FORMATS), metavar="FORMAT",
@@ -127,7 +127,7 @@ def explained(sources: Sequence[Path], **options: Any) -> Explanation:
 
 
 def _predicted(found: Explanation) -> Prediction | None:
-    """What usual changes would bring; a note says why, where that is not known."""
+    """Predictions of usual changes; a note says why, where there are none."""
     from whydrop.cli import progress
     from whydrop.explaining.predicting.advising import ranked
     from whydrop.explaining.predicting.running import PredictionError, Runs

@@ -35,7 +35,7 @@ Examples:
 @click.command("predict", cls=Command, epilog=EXAMPLES)
 @click.argument("captures", metavar="CAPTURE...|PATH.toml", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--change", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Change the path (ELEMENT.FIELD, aqm, rtt, mtu) or the senders (cc, pace).")  # fmt: skip
+              help="Change the path (ELEMENT.FIELD, aqm, rtt, mtu, path) or the senders (cc, pace).")  # fmt: skip
 @click.option("--cc", "control", type=click.Choice(("cubic", "reno", "bbr")), metavar="NAME",
               help="Congestion control: cubic, reno, bbr.  [default: the one that fits best]")  # fmt: skip
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR",
@@ -57,7 +57,9 @@ def command(
     """
     if picture is not None and folder is None:
         raise click.UsageError("--format chooses the format of the picture of --charts: give --charts DIR too.")
-    is_described = len(captures) == 1 and captures[0].suffix == ".toml"
+    is_described = any(file.suffix == ".toml" for file in captures)
+    if is_described and len(captures) > 1:
+        raise click.UsageError("a path (.toml) stands alone: give it, or captures.")
     if folder is not None:
         if is_described:
             raise click.UsageError("--charts is for captures: a described path has no recording to draw.")

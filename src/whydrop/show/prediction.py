@@ -36,7 +36,7 @@ def document(found: Prediction) -> Document:
 
 
 def ranking(found: Prediction) -> Section:
-    """What each change that was tried would bring, for the document of an explanation."""
+    """The changes that were tried, as a section of an explanation."""
     said = Text(_headline(found), "bad" if found.refusal is not None else "strong")
     return Section("What changes would bring", parts(said, _tried(found), _basis(found)), key="predicted")
 

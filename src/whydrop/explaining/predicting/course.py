@@ -26,7 +26,7 @@ class Course:
     Attributes:
         of: ``recorded``, ``reproduced`` or ``changed``.
         rows: ``time_s`` (the end of the interval, after the first packet), ``goodput_bps`` (of five intervals),
-            ``in_flight_bytes`` (as last seen) and ``delay_s`` (mean queueing delay; null where no packet arrived, or it is not known).
+            ``in_flight_bytes`` (as last seen) and ``delay_s`` (mean queueing delay; null where it is not known).
     """
 
     of: str
@@ -34,7 +34,7 @@ class Course:
 
 
 def of_captures(found: Explained, duration_s: float) -> Course:
-    """What captures show."""
+    """The course that captures show."""
     segments = found.table("segments")
     first_ns = int(segments["time_ns"].min() or 0)  # type: ignore[arg-type]
     sent = segments.select("flow", time_s=_since("time_ns", first_ns), in_flight_bytes="in_flight_bytes")

@@ -207,7 +207,7 @@ def courses(was: Reproduction, changes: Sequence[str]) -> list[Course]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What is run without the changes, and with them."""
+    """Settings that are run: without the changes, and with them."""
 
     before: Json
     changed: Json
@@ -264,7 +264,7 @@ def _beyond_load(was: Reproduction, after: Sequence[Quantities]) -> str | None:
 
 
 def _beyond_queue(was: Reproduction, changes: Sequence[str], after: Sequence[Quantities]) -> str | None:
-    """Why nothing is known: the queue grows beyond what was seen, and its limit did not show."""
+    """The reason for no prediction: the queue grows beyond what was seen, and its limit did not show."""
     names = (change.partition("=")[0].strip().rpartition(".")[2] for change in changes)
     greatest_s, new_s = was.recorded.delay_greatest_s, median(after).delay_greatest_s
     if not was.limit_is_assumed or greatest_s is None or new_s is None:

@@ -1,4 +1,4 @@
-"""What was recorded, reproduced: the setting whose runs are nearest to it, and those runs.
+"""Recorded connections, reproduced: the setting with the runs that are nearest to them.
 
 The setting is run once for each of several seeds, which differ in the moments at which connections begin, in round
 trips by 1 %, in the delays of acknowledgments and in random numbers of the path. Where the first losses fall decides

@@ -36,7 +36,7 @@ class Runs:
         self._expected += count
 
     def of(self, setting: Json, seeds: Sequence[int]) -> list[Quantities]:
-        """What would have been measured, for each seed.
+        """Quantities that would have been measured, for each seed.
 
         Raises:
             PredictionError: the path makes no sense.

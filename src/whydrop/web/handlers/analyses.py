@@ -210,7 +210,7 @@ class ReplayAnswer(BaseModel):
 
 
 class PredictionAnswer(BaseModel):
-    """What the changes would bring, and the command that says the same."""
+    """A prediction as HTML, and the command that prints it."""
 
     html: str
     command: str
@@ -263,7 +263,7 @@ class AnalysisHandlers(JobHandlers):
         return ReplayAnswer(**await self._ask(given, "replay", verdict=given.verdict, model=given.model))
 
     async def prediction(self, given: PredictionOf) -> PredictionAnswer:
-        """What changes would bring; without changes, what usual ones would."""
+        """A prediction of changes; without any, of usual ones."""
         return PredictionAnswer(**await self._ask(given, "prediction", changes=given.change))
 
     async def picture(self, given: PictureOf) -> Response:

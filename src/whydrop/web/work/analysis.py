@@ -92,7 +92,7 @@ class Analysis:
         return self._models.replayed(verdict, model)
 
     def prediction(self, changes: Sequence[str]) -> dict[str, Any]:
-        """What changes would bring: see :meth:`Predictions.of`."""
+        """A prediction of changes: see :meth:`Predictions.of`."""
         return self._predictions.of(changes)
 
     def picture(

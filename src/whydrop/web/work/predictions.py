@@ -1,4 +1,4 @@
-"""What a reader's changes would bring to the connections of an analysis."""
+"""Predictions of changes to the connections of an analysis."""
 
 from __future__ import annotations
 
