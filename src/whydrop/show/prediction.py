@@ -38,7 +38,7 @@ def document(found: Prediction) -> Document:
 def ranking(found: Prediction) -> Section:
     """The changes that were tried, as a section of an explanation."""
     said = Text(_headline(found), "bad" if found.refusal is not None else "strong")
-    return Section("What changes would bring", parts(said, _tried(found), _basis(found)), key="predicted")
+    return Section("Predicted effect of changes", parts(said, _tried(found), _basis(found)), key="predicted")
 
 
 def _headline(found: Prediction) -> str:

@@ -1,4 +1,4 @@
-// What changes would bring to the connections of an analysis: usual ones, those that a reader types, or another path.
+// Predicted effect of changes to the connections of an analysis: usual ones, those that a reader types, or another path.
 
 import { copyOnClick } from "../../copying";
 import { element } from "../../figures/element";
@@ -29,7 +29,7 @@ export class PredictionPanel {
   constructor(private readonly address: string) {
     this.found = this.results();
     this.element = element(
-      "details", { class: "prediction", id: "predict" }, element("summary", {}, "What changes would bring"),
+      "details", { class: "prediction", id: "predict" }, element("summary", {}, "Predicted effect of changes"),
       element("p", { class: "small screen" }, "Connections like those captured are simulated over the fitted path, with and without changes."),
       this.form(), this.wrong, this.said, this.found,
     );

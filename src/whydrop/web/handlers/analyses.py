@@ -311,7 +311,7 @@ class AnalysisHandlers(JobHandlers):
                 PredictionOf,
                 PredictionAnswer,
                 self.prediction,
-                "What changes would bring.",
+                "Predicted effect of changes.",
             ),
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
             Endpoint("GET", f"{_ONE}/choices", ChoicesOf, ChoicesAnswer, self.choices, "Charts of some flows."),
