@@ -35,7 +35,7 @@ Examples:
 @click.command("predict", cls=Command, epilog=EXAMPLES)
 @click.argument("captures", metavar="CAPTURE...|PATH.toml", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--change", "changes", multiple=True, metavar="NAME=VALUE",
-              help="Change the path (ELEMENT.FIELD, aqm, rtt, mtu, path) or the senders (cc, pace).")  # fmt: skip
+              help="Change ELEMENT.FIELD, path, aqm, rtt or mtu; or of senders cc or pace.")  # fmt: skip
 @click.option("--cc", "control", type=click.Choice(("cubic", "reno", "bbr")), metavar="NAME",
               help="Congestion control: cubic, reno, bbr.  [default: the one that fits best]")  # fmt: skip
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR",
