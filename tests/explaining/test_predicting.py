@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import recordings
 import whydrop
 from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
@@ -98,7 +99,7 @@ def test_a_queue_that_grows_beyond_what_was_seen_is_refused_where_its_limit_is_a
 
 
 def test_of_long_captures_the_beginning_is_simulated_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "_MOST_PACKETS", 4_000)
+    monkeypatch.setattr(recorded, "MOST_PACKETS", 4_000)
     found = whydrop.predict(*BOTH, changes=["cc=reno"], runs=2)
     assert found.simulated_s is not None
     assert 1.0 < found.simulated_s < 6.0
@@ -121,6 +122,29 @@ def test_an_explanation_says_what_changes_would_bring_where_that_is_asked_for(tm
     assert shown.exit_code == 0, shown.output
     assert "would help most" in shown.output
     assert "would help most" in report.read_text()
+
+
+def test_a_recorded_test_is_simulated_by_the_queue_and_the_flows_of_its_headline(tmp_path: Path) -> None:
+    recordings.rrul(tmp_path / "a.recording", title="fifo")
+    found = whydrop.predict(tmp_path / "a.recording", runs=2)
+    assert (found.path, found.control_from, len(found.senders)) == ("fifo:rate=3.10773M,limit=23.7016kB", "kernel", 2)
+    assert found.recorded is not None
+    assert found.recorded.goodput_bps == pytest.approx(3.1077e6 * 1448 / 1500, rel=1e-3)
+    assert found.recorded.delay_p95_s == pytest.approx(0.061, abs=0.001)
+    # The retransmissions of this synthetic recording are too few for so short a queue.
+    assert found.misses == ("loss rate",)
+
+
+def test_a_recording_without_a_queue_is_refused_by_its_headline(tmp_path: Path) -> None:
+    recordings.rrul(tmp_path / "a.recording", title="fifo")
+    shown = CliRunner().invoke(program, ["predict", str(tmp_path / "a.recording"), "--charts", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert "a recording has no packets to draw" in shown.output
+    found = whydrop.explain(tmp_path / "a.recording")
+    other = dataclasses.replace(found.verdicts[0], cause="unknown", parameters={})
+    found.__dict__["verdicts"] = (other,)
+    with pytest.raises(whydrop.PredictionError, match="headline of the recording is unknown, and a queue"):
+        reproduce(found, None, 2, Runs())
 
 
 def test_over_a_described_path_one_connection_is_simulated_with_and_without_the_change(tmp_path: Path) -> None:

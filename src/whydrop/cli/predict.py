@@ -28,12 +28,13 @@ Examples:
   whydrop predict a.pcap b.pcap --change queue.limit=300kB
   whydrop predict a.pcap --change pace=9M
   whydrop predict a.pcap --change aqm=cake --change cc=bbr
+  whydrop predict rrul.recording --change aqm=fq_codel
   whydrop predict path.toml --change cc=bbr
 """
 
 
 @click.command("predict", cls=Command, epilog=EXAMPLES)
-@click.argument("captures", metavar="CAPTURE...|PATH.toml", nargs=-1, required=True, type=options.ANY_PATH)
+@click.argument("captures", metavar="CAPTURE...|RECORDING|PATH.toml", nargs=-1, required=True, type=options.ANY_PATH)
 @click.option("--change", "changes", multiple=True, metavar="NAME=VALUE",
               help="Change ELEMENT.FIELD, path, aqm, rtt or mtu; or of senders cc or pace.")  # fmt: skip
 @click.option("--cc", "control", type=click.Choice(("cubic", "reno", "bbr")), metavar="NAME",
@@ -71,7 +72,7 @@ def command(
             else _of_captures(captures, changes, control, is_drawn=folder is not None)
         )
     except (Error, OSError) as reason:
-        return ending.not_analysed(reason, captures)
+        return ending.not_analysed(reason, [path for path in captures if not path.is_dir()])
     _print(found, as_json=as_json)
     if folder is not None:
         from whydrop.show.vega import drawing
@@ -98,7 +99,7 @@ def _of_captures(
     from whydrop.explaining.predicting.advising import tried_on
     from whydrop.explaining.predicting.prediction import courses, with_changes
     from whydrop.explaining.predicting.reproducing import RUNS, reproduce
-    from whydrop.explaining.predicting.running import Runs
+    from whydrop.explaining.predicting.running import PredictionError, Runs
     from whydrop.show.charts import predicted
 
     explanation = explained(captures, tables=True)
@@ -107,7 +108,11 @@ def _of_captures(
         was = reproduce(explanation, control, RUNS, runs)
         found = with_changes(was, changes, runs) if changes else tried_on(was, runs)
         shown = changes or (found.tried[0].changes if found.tried else ())
-        return found, [predicted.figure(courses(was, shown), shown)] if is_drawn else []
+        if not is_drawn:
+            return found, []
+        if not explanation.flows:
+            raise PredictionError("--charts: a recording has no packets to draw; captures were expected")
+        return found, [predicted.figure(courses(was, shown), shown)]
 
 
 def _print(found: Prediction, *, as_json: bool) -> None:

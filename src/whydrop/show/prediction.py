@@ -19,6 +19,7 @@ _NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
 _CONTROL_FROM = {
     "user": "stated with --cc",
     "default": "Linux's default",
+    "kernel": "by the sender's kernel",
     "windows": "its windows show it",
     "runs": "of those simulated, it reproduces the capture best",
 }

@@ -93,11 +93,23 @@ def setting_of(described: Described, control: str = "cubic") -> Json:
     """
     if described.rtt_s is None:
         raise PathError(f'{described.place}rtt: expected the round trip of the path, such as rtt = "40ms"')
-    flow = {
+    round_trip_ns = round(described.rtt_s * 1e9)
+    return {
+        "path": described.path,
+        "line_bps": None,
+        "round_trip_ns": round_trip_ns,
+        "duration_ns": _DURATION_NS,
+        "flows": [sender(control, described.mtu_bytes or 1500)],
+    }
+
+
+def sender(control: str, mtu_bytes: int) -> Json:
+    """A sender of as much as the connection carries."""
+    return {
         "start_ns": 0,
         "extra_rtt_ns": 0,
         "control": control,
-        "mss_bytes": (described.mtu_bytes or 1500) - _HEADER_BYTES,
+        "mss_bytes": mtu_bytes - _HEADER_BYTES,
         "header_bytes": _HEADER_BYTES,
         "receive_window_bytes": None,
         "send_buffer_bytes": None,
@@ -106,12 +118,4 @@ def setting_of(described: Described, control: str = "cubic") -> Json:
         "ecn": False,
         "sack": True,
         "load": "full",
-    }
-    round_trip_ns = round(described.rtt_s * 1e9)
-    return {
-        "path": described.path,
-        "line_bps": None,
-        "round_trip_ns": round_trip_ns,
-        "duration_ns": _DURATION_NS,
-        "flows": [flow],
     }

@@ -16,7 +16,6 @@ import numpy as np
 from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
-from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.course import Course, of_captures, of_run
 from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
@@ -70,8 +69,8 @@ class Prediction:
     Attributes:
         path: the fitted path in its text form, and with the changes.
         control: the congestion control of the senders.
-        control_from: ``user``; ``default``, over a described path; ``windows``, if the windows of every sender name it;
-            else ``runs``: it reproduces the recorded values best.
+        control_from: ``user``; ``default``, over a described path; ``kernel``, in a recording; ``windows``, if the
+            windows of every sender name it; else ``runs``: it reproduces the recorded values best.
         senders: each connection as it is simulated: congestion control, limits, load, times in ns and rates in bit/s.
         changes: as the user wrote them.
         recorded: what the captures show; ``None`` for a described path.
@@ -254,7 +253,7 @@ def _prediction(
 
 
 def _beyond_load(was: Reproduction, after: Sequence[Quantities]) -> str | None:
-    greatest_bps, goodput_bps = recorded.greatest_load_bps(was.found), median(after).goodput_bps
+    greatest_bps, goodput_bps = was.greatest_load_bps, median(after).goodput_bps
     if goodput_bps <= _SAME_LOAD * greatest_bps:
         return None
     return (

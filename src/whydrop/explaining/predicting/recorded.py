@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Arrivals are counted in intervals of this length to find the greatest load.
 _LOAD_INTERVAL_NS = 100_000_000
 # Of longer captures only the beginning is simulated.
-_MOST_PACKETS = 200_000
+MOST_PACKETS = 200_000
 # Payload of a full segment over Ethernet.
 _SEGMENT_BYTES = 1448
 
@@ -62,10 +62,10 @@ def quantities(found: Explained) -> Quantities:
 def beginning(found: Explained) -> tuple[Explained, float | None]:
     """So much of captures as can be simulated in a short time, and how long that is, in s; ``None``: all."""
     segments = found.table("segments")
-    if full_segments(segments) <= _MOST_PACKETS:
+    if full_segments(segments) <= MOST_PACKETS:
         return found, None
     sent = segments.select("time_ns", bytes=pl.col("payload_bytes").cast(pl.Int64)).sort("time_ns")
-    later = sent.filter(pl.col("bytes").cum_sum() > _MOST_PACKETS * _SEGMENT_BYTES)
+    later = sent.filter(pl.col("bytes").cum_sum() > MOST_PACKETS * _SEGMENT_BYTES)
     first_ns, until_ns = int(sent["time_ns"][0]), int(later["time_ns"][0])
     return Explained(_Beginning(found, until_ns)), (until_ns - first_ns) / 1e9
 

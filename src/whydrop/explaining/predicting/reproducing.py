@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -18,13 +18,14 @@ import numpy as np
 import polars as pl
 
 from whydrop.explaining.explained import Explained
-from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting import recorded, recorded_test
 from whydrop.explaining.predicting.control.naming import control_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.running import Json, Runs
 from whydrop.explaining.predicting.setting import Candidate, settings
+from whydrop.formats.importing import open_recording
 
-ControlFrom = Literal["user", "default", "windows", "runs"]
+ControlFrom = Literal["user", "default", "kernel", "windows", "runs"]
 CONTROLS = ("cubic", "reno", "bbr")
 RUNS = 20
 # So many times as many are run, of which the nearest to the recorded values are kept.
@@ -55,8 +56,9 @@ class Reproduction:
     """The setting that reproduces best what captures show.
 
     Attributes:
-        found: the captures, or their beginning.
+        found: the captures, or their beginning; or a recording.
         recorded: what they show.
+        greatest_load_bps: the most that arrived before the path in 100 ms.
         setting: the path and the senders.
         limit_is_assumed: the queue of the path never was full, and its limit is a guess.
         control_from: how the congestion control is known.
@@ -67,6 +69,7 @@ class Reproduction:
 
     found: Explained
     recorded: Quantities
+    greatest_load_bps: float
     setting: Json
     limit_is_assumed: bool
     control_from: ControlFrom
@@ -96,47 +99,85 @@ class Reproduction:
 
 
 def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> Reproduction:
-    """Reproduce what captures show.
+    """Reproduce what captures, or a recording, show.
 
     Args:
-        found: the captures.
+        found: the captures, or the recording of a test.
         control: the congestion control of all senders; ``None`` where it is not known.
         count: runs that are kept; fewer where each has many packets.
         runs: where they are made.
 
     Raises:
-        PredictionError: the captures have nothing that could be run.
+        PredictionError: there is nothing that could be run.
     """
-    named = named_controls(found, runs) if control is None else {}
-    begun, simulated_s = recorded.beginning(found)
-    was = recorded.quantities(begun)
+    seen = _seen(found, control, runs)
+    was = seen.recorded
     packets = RUN_FOR_EACH * max(1, was.packets or 0)
     count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // packets))
-    best = _best(begun, was, CONTROLS if control is None else (control,), named, runs, RUN_FOR_EACH * count)
+    best = _best(seen.tried, was, runs, RUN_FOR_EACH * count)
     all_runs = runs.of(best.setting, range(1, RUN_FOR_EACH * count + 1))
     nearest = _nearest(was, all_runs, count)
-    by_itself: ControlFrom = "windows" if len(named) == len(best.setting["flows"]) else "runs"
     return Reproduction(
-        begun,
+        seen.found,
         was,
+        seen.greatest_load_bps,
         best.setting,
         best.limit_is_assumed,
-        by_itself if control is None else "user",
+        seen.control_from,
         tuple(nearest),
         1 + all_runs.index(nearest[0]),
-        simulated_s,
+        seen.simulated_s,
     )
 
 
 def fitted_setting(found: Explained, runs: Runs) -> Json:
-    """The path and the senders that reproduce best what captures show.
+    """The path and the senders that reproduce best what captures, or a recording, show.
 
     Raises:
-        PredictionError: the captures have nothing that could be run.
+        PredictionError: there is nothing that could be run.
     """
-    named = named_controls(found, runs)
-    begun, _ = recorded.beginning(found)
-    return _best(begun, recorded.quantities(begun), CONTROLS, named, runs).setting
+    seen = _seen(found, None, runs)
+    return _best(seen.tried, seen.recorded, runs).setting
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Recorded values, and the settings that may have caused them."""
+
+    found: Explained
+    recorded: Quantities
+    greatest_load_bps: float
+    tried: list[Candidate]
+    control_from: ControlFrom
+    simulated_s: float | None = None
+
+
+def _seen(found: Explained, control: str | None, runs: Runs) -> _Seen:
+    if found.recordings and not found.flows:
+        return _seen_by_test(found, control)
+    named = named_controls(found, runs) if control is None else {}
+    begun, simulated_s = recorded.beginning(found)
+    tried = settings(begun, CONTROLS if control is None else (control,), named)
+    by_itself: ControlFrom = "windows" if len(named) == len(tried[0].setting["flows"]) else "runs"
+    return _Seen(
+        begun,
+        recorded.quantities(begun),
+        recorded.greatest_load_bps(begun),
+        tried,
+        by_itself if control is None else "user",
+        simulated_s,
+    )
+
+
+def _seen_by_test(found: Explained, control: str | None) -> _Seen:
+    was = recorded_test.quantities(found)
+    flows = open_recording(found.recordings[0]["path"]).table("flows")
+    by_kernel = recorded_test.control_of(found, flows, CONTROLS)
+    known = control or by_kernel
+    tried = recorded_test.settings(found, CONTROLS if known is None else (known,))
+    control_from: ControlFrom = "user" if control else "kernel" if by_kernel else "runs"
+    # A queue that stands has seen more than its rate; how much more is not recorded.
+    return _Seen(found, was, was.goodput_bps, tried, control_from)
 
 
 def named_controls(found: Explained, runs: Runs) -> dict[int, str]:
@@ -151,17 +192,10 @@ def named_controls(found: Explained, runs: Runs) -> dict[int, str]:
     return named
 
 
-def _best(
-    found: Explained,
-    was: Quantities,
-    controls: Sequence[str],
-    named: Mapping[int, str],
-    runs: Runs,
-    afterwards: int = 0,
-) -> Candidate:
+def _best(candidates: Sequence[Candidate], was: Quantities, runs: Runs, afterwards: int = 0) -> Candidate:
     """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
     # Where all senders are named, each congestion control gives the same.
-    tried = list({json.dumps(one.setting): one for one in settings(found, controls, named)}.values())
+    tried = list({json.dumps(one.setting): one for one in candidates}.values())
     runs.expect(afterwards)
     if len(tried) == 1:
         return tried[0]
