@@ -1,0 +1,71 @@
+"""The paths over which simulated senders and queues are compared with Linux's: none of them is one of bench/changes.
+
+`paths`: twenty paths, each with every congestion control that is simulated. `laws`: several connections through each
+law of queue management, with drops and with marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from transfers import Line, Scenario
+
+CONTROLS = ("cubic", "reno", "bbr")
+
+_RED = "red limit 400000 min 30000 max 90000 avpkt 1000 burst 50 bandwidth {} probability 0.1"
+
+PATHS = {
+    "shallow-12": Line(20, "9mbit", "pfifo limit 12"),
+    "shallow-18": Line(35, "5mbit", "pfifo limit 18"),
+    "shallow-30": Line(90, "6mbit", "pfifo limit 30"),
+    "shallow-40": Line(120, "10mbit", "pfifo limit 40"),
+    "deep-80": Line(15, "4mbit", "pfifo limit 80"),
+    "deep-120": Line(55, "6mbit", "pfifo limit 120"),
+    "deep-130": Line(75, "5mbit", "pfifo limit 130"),
+    "deep-250": Line(100, "9mbit", "pfifo limit 250"),
+    "policer-25kB": Line(20, police="rate 5mbit burst 25000"),
+    "policer-40kB": Line(65, police="rate 8mbit burst 40000"),
+    "policer-60kB": Line(35, police="rate 9mbit burst 60000"),
+    "policer-120kB": Line(110, police="rate 6mbit burst 120000"),
+    "loss-0.3%": Line(25, "8mbit", "netem loss random 0.3% limit 400"),
+    "loss-0.2%": Line(90, "10mbit", "netem loss random 0.2% limit 400"),
+    "codel-30ms": Line(30, "5mbit", "codel"),
+    "codel-110ms": Line(110, "9mbit", "codel"),
+    "fq_codel": Line(100, "8mbit", "fq_codel"),
+    "pie-25ms": Line(25, "6mbit", "pie"),
+    "pie-85ms": Line(85, "10mbit", "pie"),
+    "red": Line(45, "8mbit", _RED.format("8mbit")),
+}
+"""By name."""
+
+
+def _laws(name: str, drops: str, marks: str) -> dict[str, Scenario]:
+    """Four recordings of a law."""
+    lines = {
+        "drops-20ms": Line(20, "6mbit", drops.format("6mbit")),
+        "drops-70ms": Line(70, "10mbit", drops.format("10mbit")),
+        "marks-30ms": Line(30, "9mbit", marks.format("9mbit"), ecn=True),
+        "marks-50ms": Line(50, "7mbit", marks.format("7mbit"), ecn=True),
+    }
+    controls = ("cubic", "reno", "cubic", "reno")
+    return {
+        f"{name}-{kind}": Scenario(line, control, flows=4)
+        for (kind, line), control in zip(lines.items(), controls, strict=True)
+    }
+
+
+SETS: dict[str, dict[str, Scenario]] = {
+    "paths": {f"{name}/{control}": Scenario(line, control) for name, line in PATHS.items() for control in CONTROLS},
+    "laws": {
+        **_laws("codel", "codel", "codel ecn"),
+        **_laws("fq_codel", "fq_codel noecn", "fq_codel"),
+        **_laws("pie", "pie", "pie ecn"),
+        **_laws("fq_pie", "fq_pie", "fq_pie ecn"),
+        **_laws("red", _RED, _RED + " ecn"),
+        **_laws("cake", "cake", "cake"),
+    },
+}
+"""The scenarios of each set, by the folder of their recording."""
