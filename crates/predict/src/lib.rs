@@ -17,11 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod course;
 mod measure;
 mod run;
 mod setting;
 
 pub use change::{ChangeError, change};
+pub use course::{Acknowledgments, Course, Packets, course};
 pub use measure::{FlowOutcome, Outcome};
-pub use run::run;
+pub use run::{run, run_watched};
 pub use setting::{Control, Flow, Load, Setting};

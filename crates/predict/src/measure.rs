@@ -14,9 +14,12 @@ pub struct Outcome {
     /// Data packets that were dropped, as a share of those sent.
     pub loss_rate: f64,
     pub marked_rate: f64,
-    /// Time in the path beyond the least, over the packets that arrived: median and 95th percentile.
+    /// Time in the path beyond the least, over the packets that arrived: median, 95th percentile and greatest.
     pub queueing_median_s: f64,
     pub queueing_p95_s: f64,
+    pub queueing_greatest_s: f64,
+    /// Data packets of all connections.
+    pub packets: u64,
     pub flows: Vec<FlowOutcome>,
 }
 
@@ -82,16 +85,19 @@ impl Tally {
         let least_ns = self.transits_ns.iter().copied().min().unwrap_or(0);
         let mut queueing_s =
             |share| (quantile(&mut self.transits_ns, share) - least_ns) as f64 / 1e9;
-        let (queueing_median_s, queueing_p95_s) = (queueing_s(0.5), queueing_s(0.95));
+        let [queueing_median_s, queueing_p95_s, queueing_greatest_s] =
+            [0.5, 0.95, 1.0].map(&mut queueing_s);
         let sum = |of: fn(&Counts) -> u64| self.counts.iter().map(of).sum::<u64>() as f64;
-        let packets = sum(|one| one.packets).max(1.0);
+        let packets = sum(|one| one.packets);
         let flows: Vec<FlowOutcome> = self.counts.iter().map(Counts::outcome).collect();
         Outcome {
             goodput_bps: flows.iter().map(|flow| flow.goodput_bps).sum(),
-            loss_rate: sum(|one| one.lost) / packets,
-            marked_rate: sum(|one| one.marked) / packets,
+            loss_rate: sum(|one| one.lost) / packets.max(1.0),
+            marked_rate: sum(|one| one.marked) / packets.max(1.0),
             queueing_median_s,
             queueing_p95_s,
+            queueing_greatest_s,
+            packets: packets as u64,
             flows,
         }
     }

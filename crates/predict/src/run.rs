@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use whydrop_network::{
@@ -32,33 +33,77 @@ const FAST_BPS: u64 = 400_000_000_000;
 /// # Errors
 /// The path makes no sense: which element and field.
 pub fn run(setting: &Setting, seeds: &[u64]) -> Result<Vec<Outcome>, SpecError> {
+    let outcomes = run_watched(setting, seeds, |_| true)?;
+    Ok(outcomes.unwrap_or_default())
+}
+
+/// The same; `goes_on` is called with the number of runs that have ended, after each. `None` where it returned false.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(
+    setting: &Setting,
+    seeds: &[u64],
+    mut goes_on: impl FnMut(usize) -> bool,
+) -> Result<Option<Vec<Outcome>>, SpecError> {
     setting.path.build(0)?;
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut found: Vec<(usize, Outcome)> = thread::scope(|scope| {
-        let work = || {
-            let mut own = Vec::new();
-            loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&seed) = seeds.get(place) else {
-                    return own;
-                };
-                own.push((place, once(setting, seed)));
+    let (ended, ending) = mpsc::channel();
+    let mut found = thread::scope(|scope| {
+        for _ in 0..workers.min(seeds.len()) {
+            let (ended, next) = (ended.clone(), &next);
+            scope.spawn(move || work(setting, seeds, next, &ended));
+        }
+        drop(ended);
+        let mut found = Vec::new();
+        while let Ok(one) = ending.recv() {
+            found.push(one);
+            if !goes_on(found.len()) {
+                next.store(seeds.len(), Ordering::Relaxed);
+                return None;
             }
-        };
-        let threads: Vec<_> = (0..workers.min(seeds.len()))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .flat_map(|own| own.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        }
+        Some(found)
     });
-    found.sort_by_key(|&(place, _)| place);
-    Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
+    if let Some(found) = &mut found {
+        found.sort_by_key(|&(place, _)| place);
+    }
+    Ok(found.map(|found| found.into_iter().map(|(_, outcome)| outcome).collect()))
+}
+
+/// Runs seeds until none is left, or no receiver waits for the outcomes.
+fn work(
+    setting: &Setting,
+    seeds: &[u64],
+    next: &AtomicUsize,
+    ended: &mpsc::Sender<(usize, Outcome)>,
+) {
+    loop {
+        let place = next.fetch_add(1, Ordering::Relaxed);
+        let Some(&seed) = seeds.get(place) else {
+            return;
+        };
+        if ended.send((place, once(setting, seed))).is_err() {
+            return;
+        }
+    }
 }
 
 fn once(setting: &Setting, seed: u64) -> Outcome {
+    let mut tally = Tally::of(setting);
+    simulate(setting, seed, &mut |packet, passed| {
+        tally.add(packet, passed);
+    });
+    tally.outcome()
+}
+
+/// Runs a setting; `witness` is given each packet, and when it reached the path, behind the line, and left it.
+pub(crate) fn simulate(
+    setting: &Setting,
+    seed: u64,
+    witness: &mut dyn FnMut(&Packet, [Option<i64>; 2]),
+) {
     let mut random = Random::new(seed);
     let share = random.uniform(-ROUND_TRIP_WITHIN, ROUND_TRIP_WITHIN);
     let round_trip_ns = (setting.round_trip_ns as f64 * (1.0 + share)) as i64;
@@ -84,17 +129,13 @@ fn once(setting: &Setting, seed: u64) -> Outcome {
         behaviours,
         ..Extras::default()
     };
-    // When each packet reached the path, behind the line, and left it.
     let watch = WatchConfig {
         points: [1, 2],
         seed,
         ..WatchConfig::default()
     };
     let simulation = Simulation::new(scenario).with(extras).watching(watch);
-    let mut tally = Tally::of(setting);
-    let witness = Box::new(|packet: &Packet, passed| tally.add(packet, passed));
-    simulation.with_witness(witness).run();
-    tally.outcome()
+    simulation.with_witness(Box::new(witness)).run();
 }
 
 fn stages(setting: &Setting, round_trip_ns: i64, seed: u64) -> Vec<Stage> {

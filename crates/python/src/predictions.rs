@@ -4,6 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use whydrop_predict::Setting;
 
+use crate::progress::Watch;
+
 /// The setting with one change. Raises `ValueError`: which change, and what was expected.
 #[pyfunction]
 pub fn changed_setting(setting: &str, change: &str) -> PyResult<String> {
@@ -13,11 +15,32 @@ pub fn changed_setting(setting: &str, change: &str) -> PyResult<String> {
 }
 
 /// Outcomes of a setting, one for each seed. Raises `ValueError` for a setting that makes no sense.
+///
+/// `progress` is called with the number of runs that have ended, and that of all.
 #[pyfunction]
-pub fn predict(py: Python<'_>, setting: &str, seeds: Vec<u64>) -> PyResult<String> {
+#[pyo3(signature = (setting, seeds, progress=None))]
+pub fn predict(
+    py: Python<'_>,
+    setting: &str,
+    seeds: Vec<u64>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
     let setting = read(setting)?;
-    let outcomes = py.detach(|| whydrop_predict::run(&setting, &seeds));
-    serde_json::to_string(&outcomes.map_err(refused)?).map_err(refused)
+    let mut watch = Watch::new(progress);
+    let report = |ended| watch.report(ended as u64, seeds.len() as u64);
+    let outcomes = py.detach(|| whydrop_predict::run_watched(&setting, &seeds, report));
+    match outcomes.map_err(refused)? {
+        Some(outcomes) => serde_json::to_string(&outcomes).map_err(refused),
+        None => Err(watch.raised().unwrap_or_else(|| refused("stopped"))),
+    }
+}
+
+/// The course of one run of a setting. Raises `ValueError` for a setting that makes no sense.
+#[pyfunction]
+pub fn predicted_course(py: Python<'_>, setting: &str, seed: u64) -> PyResult<String> {
+    let setting = read(setting)?;
+    let course = py.detach(|| whydrop_predict::course(&setting, seed));
+    serde_json::to_string(&course.map_err(refused)?).map_err(refused)
 }
 
 fn read(setting: &str) -> PyResult<Setting> {
