@@ -28,9 +28,7 @@ impl Control {
         match self {
             Control::Cubic => Algorithm::Cubic,
             Control::Reno => Algorithm::NewReno,
-            Control::Bbr => Algorithm::Bbr {
-                long_term_rate: true,
-            },
+            Control::Bbr => Algorithm::LinuxBbr,
         }
     }
 }

@@ -1,0 +1,89 @@
+"""The simulated twin of a recorded path: what was configured, and nothing that was fitted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from transfers import Line, Scenario
+
+from whydrop import _core
+from whydrop.explaining.predicting.described import Described, of_text, setting_of
+
+# tc counts the Ethernet header of each packet.
+FRAME_BYTES = 14
+_PACKET_BYTES = 1500
+# `avpkt 1000 burst 50 min 30000` of tc: the first power of two for which the average follows so long a burst.
+_RED_WEIGHT = 1 / 32
+
+
+def setting(scenario: Scenario, duration_s: float) -> dict[str, Any]:
+    """The setting of one scenario, as ``_core.predict`` takes it."""
+    line = scenario.line
+    path = of_text(path_of(line)).path
+    found = setting_of(Described(path, rtt_s=line.rtt_ms / 1e3), scenario.control)
+    flow = {**found["flows"][0], "ecn": line.ecn}
+    # Linux's shapers send a packet when its turn begins, our links when it has ended.
+    service_ns = 0 if line.rate is None else round((_PACKET_BYTES + FRAME_BYTES) * 8e9 / bits_per_second(line.rate))
+    return {
+        **found,
+        "round_trip_ns": found["round_trip_ns"] - service_ns,
+        "duration_ns": round(duration_s * 1e9),
+        "flows": [dict(flow) for _ in range(scenario.flows)],
+    }
+
+
+def path_of(line: Line, seed: int | None = None) -> str:
+    """The element of a line in the text form of paths.
+
+    Args:
+        seed: of an element with chance.
+    """
+    chance = "" if seed is None else f",seed={seed}"
+    if line.police:
+        _, rate, _, burst = line.police.split()
+        return f"linux-police:rate={_rate(rate)},burst={burst}B,overhead={FRAME_BYTES}B"
+    assert line.rate is not None
+    rest = f"overhead={FRAME_BYTES}B"
+    rate = f"rate={_rate(line.rate)}"
+    words = line.queue.split()
+    law = words[0].replace("_", "-")
+    marks = ",marks" if line.ecn else ""
+    match law:
+        case "pfifo":
+            return f"fifo:{rate},limit={words[2]}packets,{rest}"
+        case "netem":
+            return f"random-loss:probability={words[3]}{chance}+fifo:{rate},limit={words[5]}packets,{rest}"
+        case "codel":
+            return f"codel:{rate},limit=1000packets{marks},{rest}"
+        case "pie":
+            return f"pie:{rate},limit=1000packets{marks},{rest}{chance}"
+        case "fq-codel" | "fq-pie":
+            return f"{law}:{rate},limit=10240packets{marks},{rest}{chance}"
+        case "cake":
+            return f"cake:{rate},limit=4MB,{rest}{chance}"
+        case "red":
+            low, high = (float(words[words.index(name) + 1]) / (_PACKET_BYTES + FRAME_BYTES) for name in ("min", "max"))
+            limit = int(words[words.index("limit") + 1])
+            share = float(words[words.index("probability") + 1])
+            thresholds = f"min={low}packets,max={high}packets,max-probability={share},weight={_RED_WEIGHT}"
+            return f"red:{rate},{thresholds},limit={limit}B{marks},{rest}{chance}"
+    raise ValueError(f"{line.queue}: no element stands for it")
+
+
+def bits_per_second(rate: str) -> float:
+    """A rate in tc's syntax."""
+    return float(rate.removesuffix("mbit")) * 1e6
+
+
+def _rate(rate: str) -> str:
+    return rate.removesuffix("mbit") + "M"
+
+
+def outcomes(scenario: Scenario, duration_s: float, seeds: int) -> list[dict[str, Any]]:
+    """Runs of the twin, one for each seed."""
+    return json.loads(_core.predict(_core.dumps(setting(scenario, duration_s)), list(range(1, seeds + 1))))  # type: ignore[no-any-return]
