@@ -61,6 +61,7 @@ class Line:
         queue: queue at the bottleneck, in tc's syntax.
         police: policer before the bottleneck, in tc's syntax.
         ecn: true if both hosts ask for ECN.
+        in_turn: packets leave one after the other even after an idle time, when the shaper's own burst is two packets.
     """
 
     rtt_ms: float
@@ -68,6 +69,7 @@ class Line:
     queue: str = "pfifo limit 1000"
     police: str | None = None
     ecn: bool = False
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def build(network: Network, line: Line) -> tuple[Host, Host]:
     out, back = network.link(router, receiver)
     network.start()
     for command in bottleneck_commands(out.name, line.rate, line.queue) if line.rate else ():
-        out.tc(command)
+        out.tc(command.replace("burst 1600", "burst 1") if line.in_turn else command)
     # All of the delay is on the path of acknowledgments: it is never the bottleneck there.
     back.tc(f"qdisc replace dev {{}} root netem limit 100000 delay {line.rtt_ms}ms")
     if line.police:

@@ -32,12 +32,12 @@ PATHS = {
     "policer-120kB": Line(110, police="rate 6mbit burst 120000"),
     "loss-0.3%": Line(25, "8mbit", "netem loss random 0.3% limit 400"),
     "loss-0.2%": Line(90, "10mbit", "netem loss random 0.2% limit 400"),
-    "codel-30ms": Line(30, "5mbit", "codel"),
-    "codel-110ms": Line(110, "9mbit", "codel"),
-    "fq_codel": Line(100, "8mbit", "fq_codel"),
-    "pie-25ms": Line(25, "6mbit", "pie"),
-    "pie-85ms": Line(85, "10mbit", "pie"),
-    "red": Line(45, "8mbit", _RED.format("8mbit")),
+    "codel-30ms": Line(30, "5mbit", "codel", in_turn=True),
+    "codel-110ms": Line(110, "9mbit", "codel", in_turn=True),
+    "fq_codel": Line(100, "8mbit", "fq_codel", in_turn=True),
+    "pie-25ms": Line(25, "6mbit", "pie", in_turn=True),
+    "pie-85ms": Line(85, "10mbit", "pie", in_turn=True),
+    "red": Line(45, "8mbit", _RED.format("8mbit"), in_turn=True),
 }
 """By name."""
 
@@ -45,10 +45,10 @@ PATHS = {
 def _laws(name: str, drops: str, marks: str) -> dict[str, Scenario]:
     """Four recordings of a law."""
     lines = {
-        "drops-20ms": Line(20, "6mbit", drops.format("6mbit")),
-        "drops-70ms": Line(70, "10mbit", drops.format("10mbit")),
-        "marks-30ms": Line(30, "9mbit", marks.format("9mbit"), ecn=True),
-        "marks-50ms": Line(50, "7mbit", marks.format("7mbit"), ecn=True),
+        "drops-20ms": Line(20, "6mbit", drops.format("6mbit"), in_turn=True),
+        "drops-70ms": Line(70, "10mbit", drops.format("10mbit"), in_turn=True),
+        "marks-30ms": Line(30, "9mbit", marks.format("9mbit"), ecn=True, in_turn=True),
+        "marks-50ms": Line(50, "7mbit", marks.format("7mbit"), ecn=True, in_turn=True),
     }
     controls = ("cubic", "reno", "cubic", "reno")
     return {

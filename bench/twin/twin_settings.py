@@ -17,6 +17,8 @@ from whydrop.explaining.predicting.described import Described, of_text, setting_
 # tc counts the Ethernet header of each packet.
 FRAME_BYTES = 14
 _PACKET_BYTES = 1500
+# htb sends while it is not in debt: its burst and the packet that runs into debt.
+_BURST_BYTES = 1600 + _PACKET_BYTES + FRAME_BYTES
 # `avpkt 1000 burst 50 min 30000` of tc: the first power of two for which the average follows so long a burst.
 _RED_WEIGHT = 1 / 32
 
@@ -28,7 +30,8 @@ def setting(scenario: Scenario, duration_s: float) -> dict[str, Any]:
     found = setting_of(Described(path, rtt_s=line.rtt_ms / 1e3), scenario.control)
     flow = {**found["flows"][0], "ecn": line.ecn}
     # Linux's shapers send a packet when its turn begins, our links when it has ended.
-    service_ns = 0 if line.rate is None else round((_PACKET_BYTES + FRAME_BYTES) * 8e9 / bits_per_second(line.rate))
+    bits = 8 * (_PACKET_BYTES + FRAME_BYTES)
+    service_ns = round(bits * 1e9 / bits_per_second(line.rate)) if line.in_turn and line.rate else 0
     return {
         **found,
         "round_trip_ns": found["round_trip_ns"] - service_ns,
@@ -53,11 +56,13 @@ def path_of(line: Line, seed: int | None = None) -> str:
     words = line.queue.split()
     law = words[0].replace("_", "-")
     marks = ",marks" if line.ecn else ""
+    limit = f"limit={words[-1]}packets"
+    link = f"fifo:{rate},{limit},{rest}" if line.in_turn else f"shaper:{rate},burst={_BURST_BYTES}B,{limit},{rest}"
     match law:
         case "pfifo":
-            return f"fifo:{rate},limit={words[2]}packets,{rest}"
+            return link
         case "netem":
-            return f"random-loss:probability={words[3]}{chance}+fifo:{rate},limit={words[5]}packets,{rest}"
+            return f"random-loss:probability={words[3]}{chance}+{link}"
         case "codel":
             return f"codel:{rate},limit=1000packets{marks},{rest}"
         case "pie":
@@ -68,10 +73,9 @@ def path_of(line: Line, seed: int | None = None) -> str:
             return f"cake:{rate},limit=4MB,{rest}{chance}"
         case "red":
             low, high = (float(words[words.index(name) + 1]) / (_PACKET_BYTES + FRAME_BYTES) for name in ("min", "max"))
-            limit = int(words[words.index("limit") + 1])
             share = float(words[words.index("probability") + 1])
             thresholds = f"min={low}packets,max={high}packets,max-probability={share},weight={_RED_WEIGHT}"
-            return f"red:{rate},{thresholds},limit={limit}B{marks},{rest}{chance}"
+            return f"red:{rate},{thresholds},limit={words[2]}B{marks},{rest}{chance}"
     raise ValueError(f"{line.queue}: no element stands for it")
 
 
