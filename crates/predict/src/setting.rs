@@ -128,6 +128,8 @@ impl Flow {
                     bytes.min(standard.initial_window_bytes)
                 }),
             sack: self.sack,
+            // Receive offload joins segments before they are acknowledged.
+            autotunes: self.receive_window_bytes.is_none() && self.segments_per_ack <= 2,
             ..standard
         }
     }
