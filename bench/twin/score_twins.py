@@ -5,8 +5,8 @@
     python bench/twin/score_twins.py /tmp/twins --only bbr --paths deep
 
 Prints one line a path and control: each quantity of Linux, the median of the simulated runs with their range, and the
-error; `!` marks a value of Linux outside of the range, as Linux was recorded once. Then the median and the 90th percentile of
-the errors, for each control and over all.
+error. Linux was recorded once; `!` marks a value of Linux outside of the range. Then the median and the 90th percentile
+of the errors, for each control and over all.
 """
 
 from __future__ import annotations

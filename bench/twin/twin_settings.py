@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from transfers import Line, Scenario
 from whydrop import _core
 from whydrop.explaining.predicting.described import Described, of_text, setting_of
 
-# tc counts the Ethernet header of each packet.
+# Queues of tc count the Ethernet header of each packet; policers, where packets arrive, do not.
 FRAME_BYTES = 14
 _PACKET_BYTES = 1500
 # htb sends while it is not in debt: its burst and the packet that runs into debt.
@@ -49,8 +50,9 @@ def path_of(line: Line, seed: int | None = None) -> str:
     chance = "" if seed is None else f",seed={seed}"
     if line.police:
         _, rate, _, burst = line.police.split()
-        return f"linux-police:rate={_rate(rate)},burst={burst}B,overhead={FRAME_BYTES}B"
-    assert line.rate is not None
+        return f"linux-police:rate={_rate(rate)},burst={burst}B+" + path_of(replace(line, police=None), seed)
+    if line.rate is None:
+        raise ValueError("a line without a rate")
     rest = f"overhead={FRAME_BYTES}B"
     rate = f"rate={_rate(line.rate)}"
     words = line.queue.split()

@@ -27,7 +27,7 @@ impl Control {
     pub(crate) fn algorithm(self) -> Algorithm {
         match self {
             Control::Cubic => Algorithm::Cubic,
-            Control::Reno => Algorithm::NewReno,
+            Control::Reno => Algorithm::Reno,
             Control::Bbr => Algorithm::LinuxBbr,
         }
     }

@@ -7,6 +7,8 @@ mod hystart;
 mod linux_bbr;
 mod long_term;
 mod new_reno;
+mod reno;
+mod whole;
 mod window;
 mod windowed_max;
 
@@ -19,6 +21,7 @@ use fixed::Fixed;
 pub use hystart::Sampled;
 use linux_bbr::LinuxBbr;
 use new_reno::NewReno;
+use reno::Reno;
 pub use window::Congestion;
 
 /// The algorithm of a sender.
@@ -28,6 +31,8 @@ pub enum Algorithm {
     Cubic,
     /// RFC 5681 with the recovery of RFC 6675.
     NewReno,
+    /// The same in Linux's arithmetic.
+    Reno,
     /// The initial window throughout, whatever is lost: with pacing at this rate, like BBR between its probes.
     FixedRate { rate_bps: u64 },
     /// A model of the steady state of draft-ietf-ccwg-bbr.
@@ -41,6 +46,7 @@ impl Algorithm {
         match self {
             Self::Cubic => Box::<Cubic>::default(),
             Self::NewReno => Box::new(NewReno),
+            Self::Reno => Box::<Reno>::default(),
             Self::FixedRate { .. } => Box::new(Fixed),
             Self::Bbr => Box::new(Bbr::new(initial_window)),
             Self::LinuxBbr => Box::new(LinuxBbr::new(initial_window)),
