@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How near the simulated queue management comes to Linux's at equal parameters, over the same packets.
 
-    python bench/twin/score_laws.py /tmp/laws
+    python bench/twin/score_laws.py /tmp/laws /tmp/twins
 
 The packets of each recording of record_twins.py arrive at our element at the times at which the sender sent them.
 Prints one line a recording: mean and 95th percentile of the queueing delay, and packets dropped or marked, of Linux and
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,8 @@ from twin_paths import SETS  # noqa: E402
 from twin_settings import path_of  # noqa: E402
 
 NAMES = ("mean delay", "p95 delay", "drops or marks")
-CHANCE = ("pie", "red", "fq-pie", "random-loss", "fq-codel", "cake")
+UNMANAGED = ("pfifo", "netem")
+CHANCE = ("pie", "red", "fq-pie", "fq-codel", "cake")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Passed:
 def main() -> int:
     """Score the recordings of a folder; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where record_twins.py has put the set `laws`")
+    parser.add_argument("folders", type=Path, nargs="+", help="where record_twins.py has put its sets")
     parser.add_argument("--only", default="", help="only recordings that begin with this")
     parser.add_argument("--seeds", type=int, default=9, help="runs of laws that draw (default: 9)")
     given = parser.parse_args()
@@ -65,27 +66,29 @@ def main() -> int:
         f"{'':22}{'mean ms: Linux ~ ours':>24}{'p95 ms: Linux ~ ours':>24}"
         f"{'dropped or marked: Linux ~ ours [range]':>46}"
     )
-    for name, linux, runs in compared(given.folder, given.only, given.seeds):
+    for name, law, linux, runs in compared(given.folders, given.only, given.seeds):
         ours = np.median(runs, axis=0)
         low, high = runs[:, 2].min(), runs[:, 2].max()
         cells = f"{1e3 * linux[0]:12.2f} ~{1e3 * ours[0]:9.2f} {1e3 * linux[1]:12.2f} ~{1e3 * ours[1]:9.2f} "
         print(f"{name:22}{cells}{linux[2]:18.0f} ~{ours[2]:6.0f} [{low:6.0f} {high:6.0f}]", flush=True)
-        found.setdefault(name.split("-")[0], []).append((linux, ours))
+        found.setdefault(law, []).append((linux, ours))
     for law, both in found.items():
         summary(law, both)
     summary("all", [one for both in found.values() for one in both])
     return 0 if found else 1
 
 
-def compared(folder: Path, only: str, seeds: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """For each recording its name, the values of Linux, and those of our runs."""
-    for name, scenario in SETS["laws"].items():
-        if name.startswith(only) and (folder / name / "truth.json").exists():
+def compared(folders: Sequence[Path], only: str, seeds: int) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """For each recording of a law its name, the law, the values of Linux, and those of our runs."""
+    for name, scenario in sorted((SETS["laws"] | SETS["paths"]).items()):
+        law = "policer" if scenario.line.police else scenario.line.queue.split()[0]
+        for folder in folders:
+            if law in UNMANAGED or not name.startswith(only) or not (folder / name / "truth.json").exists():
+                continue
             packets = arrived(whydrop.explain(*(str(folder / name / f"{point}.pcap.zst") for point in "by")))
-            path = path_of(scenario.line)
-            drawn = range(1, seeds + 1) if path.startswith(CHANCE) else [None]
+            drawn = range(1, seeds + 1) if path_of(scenario.line).startswith(CHANCE) else [None]
             runs = [replayed(packets, path_of(scenario.line, seed)).values() for seed in drawn]
-            yield name, np.array(linux_of(packets).values()), np.array(runs)
+            yield name, law, np.array(linux_of(packets).values()), np.array(runs)
 
 
 def arrived(found: Explained) -> pl.DataFrame:

@@ -44,30 +44,31 @@ PATHS = {
 """By name."""
 
 
-def _laws(name: str, drops: str, marks: str) -> dict[str, Scenario]:
-    """Four recordings of a law."""
-    lines = {
-        "drops-20ms": Line(20, "6mbit", drops.format("6mbit"), in_turn=True),
-        "drops-70ms": Line(70, "10mbit", drops.format("10mbit"), in_turn=True),
-        "marks-30ms": Line(30, "9mbit", marks.format("9mbit"), ecn=True, in_turn=True),
-        "marks-50ms": Line(50, "7mbit", marks.format("7mbit"), ecn=True, in_turn=True),
-    }
-    controls = ("cubic", "reno", "cubic", "reno")
-    return {
-        f"{name}-{kind}": Scenario(line, control, flows=4)
-        for (kind, line), control in zip(lines.items(), controls, strict=True)
-    }
+# Drops and marks of each law, in tc's syntax, at a rate.
+_LAWS = {
+    "pie": ("pie", "pie ecn"),
+    "red": (_RED, _RED + " ecn"),
+    "codel": ("codel", "codel ecn"),
+    "fq_pie": ("fq_pie", "fq_pie ecn"),
+    "cake": ("cake", "cake"),
+    "fq_codel": ("fq_codel noecn", "fq_codel"),
+}
+# Round trip, rate, congestion control, and whether packets are marked.
+_KINDS = {
+    "marks-30ms": (30, "9mbit", "cubic", True),
+    "drops-20ms": (20, "6mbit", "cubic", False),
+    "marks-50ms": (50, "7mbit", "reno", True),
+    "drops-70ms": (70, "10mbit", "reno", False),
+}
+
+
+def _managed(law: str, kind: str) -> Scenario:
+    rtt_ms, rate, control, ecn = _KINDS[kind]
+    return Scenario(Line(rtt_ms, rate, _LAWS[law][ecn].format(rate), ecn=ecn, in_turn=True), control, flows=4)
 
 
 SETS: dict[str, dict[str, Scenario]] = {
     "paths": {f"{name}/{control}": Scenario(line, control) for name, line in PATHS.items() for control in CONTROLS},
-    "laws": {
-        **_laws("codel", "codel", "codel ecn"),
-        **_laws("fq_codel", "fq_codel noecn", "fq_codel"),
-        **_laws("pie", "pie", "pie ecn"),
-        **_laws("fq_pie", "fq_pie", "fq_pie ecn"),
-        **_laws("red", _RED, _RED + " ecn"),
-        **_laws("cake", "cake", "cake"),
-    },
+    "laws": {f"{law}-{kind}": _managed(law, kind) for kind in _KINDS for law in _LAWS},
 }
 """The scenarios of each set, by the folder of their recording."""
