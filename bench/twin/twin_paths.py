@@ -15,8 +15,6 @@ from transfers import Line, Scenario
 
 CONTROLS = ("cubic", "reno", "bbr")
 
-# Behind a policer, so that packets reach the receiver one after the other.
-_LINK = "100mbit"
 _RED = "red limit 400000 min 30000 max 90000 avpkt 1000 burst 50 bandwidth {} probability 0.1"
 
 PATHS = {
@@ -28,10 +26,10 @@ PATHS = {
     "deep-120": Line(55, "6mbit", "pfifo limit 120"),
     "deep-130": Line(75, "5mbit", "pfifo limit 130"),
     "deep-250": Line(100, "9mbit", "pfifo limit 250"),
-    "policer-25kB": Line(20, _LINK, police="rate 5mbit burst 25000"),
-    "policer-40kB": Line(65, _LINK, police="rate 8mbit burst 40000"),
-    "policer-60kB": Line(35, _LINK, police="rate 9mbit burst 60000"),
-    "policer-120kB": Line(110, _LINK, police="rate 6mbit burst 120000"),
+    "policer-25kB": Line(20, police="rate 5mbit burst 25000"),
+    "policer-40kB": Line(65, police="rate 8mbit burst 40000"),
+    "policer-60kB": Line(35, police="rate 9mbit burst 60000"),
+    "policer-120kB": Line(110, police="rate 6mbit burst 120000"),
     "loss-0.3%": Line(25, "8mbit", "netem loss random 0.3% limit 400"),
     "loss-0.2%": Line(90, "10mbit", "netem loss random 0.2% limit 400"),
     "codel-30ms": Line(30, "5mbit", "codel", in_turn=True),

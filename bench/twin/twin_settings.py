@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def path_of(line: Line, seed: int | None = None) -> str:
     chance = "" if seed is None else f",seed={seed}"
     if line.police:
         _, rate, _, burst = line.police.split()
-        return f"linux-police:rate={_rate(rate)},burst={burst}B+" + path_of(replace(line, police=None), seed)
+        return f"linux-police:rate={_rate(rate)},burst={burst}B"
     if line.rate is None:
         raise ValueError("a line without a rate")
     rest = f"overhead={FRAME_BYTES}B"

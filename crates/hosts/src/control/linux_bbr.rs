@@ -470,3 +470,117 @@ impl Controller for LinuxBbr {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sender::RateSample;
+
+    const RTT_NS: i64 = 50_000_000;
+
+    /// A connection that receives one acknowledgment in each round trip.
+    struct Rounds {
+        bbr: LinuxBbr,
+        cwnd: f64,
+        now_ns: i64,
+        delivered: u64,
+        lost: u64,
+    }
+
+    impl Rounds {
+        fn new() -> Self {
+            Self {
+                bbr: LinuxBbr::new(10.0),
+                cwnd: 10.0,
+                now_ns: 0,
+                delivered: 0,
+                lost: 0,
+            }
+        }
+
+        /// All of the window is acknowledged, at this rate, but for lost segments.
+        fn round(&mut self, per_s: f64, in_flight: usize, lost: u64, repair: Repair) {
+            let newly_delivered = self.cwnd as u64 - lost;
+            let sample = RateSample {
+                segments_per_s: per_s,
+                delivered_before: self.delivered,
+                latest_before: self.delivered,
+                whole_per_s: per_s,
+                is_valid: true,
+            };
+            self.now_ns += RTT_NS + 1;
+            self.delivered += newly_delivered;
+            self.lost += lost;
+            let cwnd = self.bbr.on_answer(Answer {
+                now_ns: self.now_ns,
+                rate: Some(sample),
+                rtt_ns: Some(RTT_NS),
+                smoothed_rtt_ns: RTT_NS,
+                in_flight,
+                in_flight_before: self.cwnd as usize,
+                delivered: self.delivered,
+                newly_delivered,
+                lost: self.lost,
+                newly_lost: lost,
+                starved: false,
+                cwnd: self.cwnd,
+                repair,
+                next_send_ns: self.now_ns,
+            });
+            self.cwnd = cwnd.unwrap();
+        }
+
+        /// In steady state at 400 segments a second: 20 in a round trip.
+        fn steady() -> Self {
+            let mut rounds = Self::new();
+            for rate in [200.0, 400.0, 400.0, 400.0, 400.0] {
+                rounds.round(rate, 10, 0, Repair::None);
+            }
+            rounds
+        }
+    }
+
+    #[test]
+    fn three_rounds_without_growth_end_the_start_up_and_the_window_is_twice_the_product_and_what_hosts_keep_back()
+     {
+        let rounds = Rounds::steady();
+        assert!(matches!(rounds.bbr.mode, Mode::ProbeBandwidth { .. }));
+        assert_eq!(rounds.bbr.product(400.0, 2.0), 40.0);
+        // Three times two segments, an even number, and two more while it probes.
+        let mut bbr = rounds.bbr;
+        bbr.mode = Mode::ProbeBandwidth {
+            place: 2,
+            since_ns: 0,
+        };
+        assert_eq!(bbr.quantized(39.0), 46.0);
+        bbr.mode = Mode::ProbeBandwidth {
+            place: 0,
+            since_ns: 0,
+        };
+        assert_eq!(bbr.quantized(39.0), 48.0);
+    }
+
+    #[test]
+    fn the_first_round_of_a_recovery_sends_no_more_than_arrives_and_its_end_restores_the_window() {
+        let mut rounds = Rounds::steady();
+        let before = rounds.cwnd;
+        rounds.bbr.on_loss(before, before);
+        rounds.round(400.0, 12, 5, Repair::Losses);
+        let arrived = before.trunc() - 5.0;
+        assert_eq!(rounds.cwnd, 12.0 + arrived);
+        rounds.cwnd = 8.0;
+        rounds.round(400.0, 4, 0, Repair::None);
+        assert!(
+            rounds.cwnd >= before.min(rounds.bbr.quantized(40.0)),
+            "{}",
+            rounds.cwnd
+        );
+    }
+
+    #[test]
+    fn it_paces_one_hundredth_below_the_largest_rate() {
+        let rounds = Rounds::steady();
+        let gain = rounds.bbr.pacing_gain;
+        assert_eq!(rounds.bbr.pacing_rate(RTT_NS), Some(0.99 * gain * 400.0));
+    }
+}
