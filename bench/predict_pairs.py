@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import whydrop
+from whydrop.explaining.predicting.prediction import predict
 from whydrop.explaining.predicting.recorded import Quantities
 
 # Smaller losses and delays have no relative error that means anything.
@@ -38,7 +39,7 @@ def main() -> int:
         truth = json.loads((pair / "truth.json").read_text())
         captures = [str(next(pair.glob(f"{point}.pcap*"))) for point in "by"]
         try:
-            found.append((pair.name, truth["congestion_control"], whydrop.predict(*captures, runs=8)))
+            found.append((pair.name, truth["congestion_control"], predict(whydrop.explain(*captures), count=8)))
         except whydrop.Error as reason:
             refused.append(f"{pair.name}: {reason}")
             continue

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
     from whydrop.explaining.predicting.described import PathError
     from whydrop.explaining.predicting.prediction import ChangeError, Prediction
-    from whydrop.explaining.predicting.setting import PredictionError
+    from whydrop.explaining.predicting.running import PredictionError
     from whydrop.explaining.replaying import ModelError
     from whydrop.measure.deploying import Deployed
     from whydrop.measure.handle import Run
@@ -110,7 +110,7 @@ _HOMES = {
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
         "whydrop.explaining.predicting.described": "PathError",
         "whydrop.explaining.predicting.prediction": "ChangeError Prediction",
-        "whydrop.explaining.predicting.setting": "PredictionError",
+        "whydrop.explaining.predicting.running": "PredictionError",
         "whydrop.explaining.replaying": "ModelError",
         "whydrop.measure.deploying": "Deployed",
         "whydrop.measure.handle": "Run",

@@ -12,7 +12,11 @@ from click.testing import CliRunner
 import whydrop
 from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
-from whydrop.explaining.predicting.prediction import Value
+from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting.advising import worth_trying
+from whydrop.explaining.predicting.prediction import Value, with_changes
+from whydrop.explaining.predicting.reproducing import reproduce
+from whydrop.explaining.predicting.running import Runs
 from whydrop.explaining.predicting.setting import with_other_losses
 
 BOTH = (str(POLICED), str(POLICED_FAR))
@@ -57,6 +61,66 @@ def test_the_program_prints_the_answer_first_and_the_same_as_json() -> None:
     document = json.loads(CliRunner().invoke(program, ["predict", *BOTH, "--change", "cc=reno", "--json"]).output)
     assert document["changes"] == ["cc=reno"]
     assert document["goodput_bps"]["low"] <= document["goodput_bps"]["value"]
+
+
+def test_without_a_change_usual_ones_are_tried_and_the_best_comes_first() -> None:
+    found = whydrop.predict(*BOTH, runs=4)
+    assert {one.changes[0].partition("=")[0] for one in found.tried} == {"pace", "policer.burst", "cc"}
+    goodputs = [one.goodput_bps.value for one in found.tried if one.goodput_bps is not None]
+    assert goodputs[0] == pytest.approx(max(goodputs), rel=0.1)
+    assert [one["changes"] for one in found.as_json()["tried"]] == [one.changes for one in found.tried]
+
+
+def test_changes_fit_the_elements_of_the_path_and_its_senders() -> None:
+    flow = {"control": "bbr", "mss_bytes": 1448}
+    queue = {"element": "fifo", "rate_bps": 20e6, "limit_packets": 10}
+    setting = {"path": {"elements": [queue]}, "round_trip_ns": 40_000_000, "flows": [flow]}
+    assert list(worth_trying(setting)) == ["pace=19M", "queue.limit=70packets", "aqm=fq_codel", "cc=cubic"]
+    delay = {"element": "delay", "time_ns": 0}
+    assert list(worth_trying(setting | {"path": {"elements": [delay]}})) == ["cc=cubic"]
+
+
+def test_a_queue_that_grows_beyond_what_was_seen_is_refused_where_its_limit_is_a_guess() -> None:
+    captured = reproduce(whydrop.explain(*BOTH), "cubic", 2, Runs())
+    path = {"elements": [{"element": "fifo", "rate_bps": 20e6, "limit_packets": 1000}]}
+    was = dataclasses.replace(captured.recorded, delay_greatest_s=0.005)
+    seen = dataclasses.replace(
+        captured,
+        recorded=was,
+        before=(dataclasses.replace(was, delay_greatest_s=0.005),) * 2,
+        setting=captured.setting | {"path": path},
+        limit_is_assumed=True,
+    )
+    assert "whether it can hold more does not show" in str(with_changes(seen, ["cc=reno"], Runs()).refusal)
+    assert with_changes(seen, ["queue.limit=20packets"], Runs()).refusal is None
+    known = dataclasses.replace(seen, limit_is_assumed=False)
+    assert with_changes(known, ["cc=reno"], Runs()).refusal is None
+
+
+def test_of_long_captures_the_beginning_is_simulated_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "_MOST_PACKETS", 4_000)
+    found = whydrop.predict(*BOTH, changes=["cc=reno"], runs=2)
+    assert found.simulated_s is not None
+    assert 1.0 < found.simulated_s < 6.0
+    assert found.recorded is not None
+    assert found.recorded.packets == pytest.approx(4_000, abs=10)
+
+
+def test_the_program_draws_what_was_recorded_simulated_and_changed(tmp_path: Path) -> None:
+    given = ["predict", *BOTH, "--change", "cc=reno", "--charts", str(tmp_path), "--format", "svg"]
+    shown = CliRunner().invoke(program, given)
+    assert shown.exit_code == 0, shown.output
+    drawn = (tmp_path / "prediction.svg").read_text()
+    for words in ("and with cc=reno", "Goodput", "Data in flight", "Queueing delay", "recorded", "with the change"):
+        assert words in drawn
+
+
+def test_an_explanation_says_what_changes_would_bring_where_that_is_asked_for(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    shown = CliRunner().invoke(program, ["explain", *BOTH, "--predict", "--report", str(report)])
+    assert shown.exit_code == 0, shown.output
+    assert "would help most" in shown.output
+    assert "would help most" in report.read_text()
 
 
 def test_over_a_described_path_one_connection_is_simulated_with_and_without_the_change(tmp_path: Path) -> None:

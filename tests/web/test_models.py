@@ -153,3 +153,20 @@ def test_of_several_elements_each_is_replayed(client: httpx.Client, server: Serv
     given = replayed(client, analysis(client, *NAMES), text).json()["models"][-1]
     found = whydrop.explain(*(Path(server.folder) / name for name in NAMES)).replay(text)
     assert given["dropped"] == found["predicted_drop"].sum() > 0
+
+
+def test_a_page_has_what_usual_changes_would_bring_and_what_the_reader_types(client: httpx.Client):
+    address = analysis(client, *NAMES)
+
+    def predicted(*changes: str) -> httpx.Response:
+        return client.get(f"{address}/prediction", params={"change": changes}, timeout=120)
+
+    usual = predicted().raise_for_status().json()
+    assert "would help most" in usual["html"]
+    assert "cc=bbr" in usual["html"]
+    own = predicted(f"path={SPEC}", "cc=reno").raise_for_status().json()
+    assert "Goodput would be" in own["html"]
+    assert shlex.split(own["command"])[-4:] == ["--change", f"path={SPEC}", "--change", "cc=reno"]
+    wrong = predicted("cc=magic")
+    assert wrong.status_code >= 400
+    assert "expected one of cubic, reno, bbr" in wrong.text

@@ -99,6 +99,7 @@ pub struct Simulation<'a> {
     packets: Vec<Packet>,
     /// Packets that were made, those included that are no longer kept.
     made: usize,
+    most_packets: usize,
     witness: Option<Witness<'a>>,
     /// Places of `packets` that may be used again.
     free: Vec<usize>,
@@ -143,6 +144,7 @@ impl<'a> Simulation<'a> {
             last_handover_ns: i64::MIN,
             packets: Vec::new(),
             made: 0,
+            most_packets: MOST_PACKETS,
             witness: None,
             free: Vec::new(),
             records: Vec::new(),
@@ -185,12 +187,18 @@ impl<'a> Simulation<'a> {
         self
     }
 
+    /// Ends the run when so many packets were made, acknowledgments among them.
+    pub fn with_most_packets(mut self, most_packets: usize) -> Self {
+        self.most_packets = most_packets.min(MOST_PACKETS);
+        self
+    }
+
     /// Runs until every connection has received what it requested, or the time is over.
     pub fn run(mut self) -> History {
         let mut stop_ns = self.end_ns;
         let mut complete = false;
         while let Some((time_ns, event)) = self.calendar.pop() {
-            if time_ns > stop_ns || self.made > MOST_PACKETS {
+            if time_ns > stop_ns || self.made > self.most_packets {
                 break;
             }
             self.now_ns = time_ns;

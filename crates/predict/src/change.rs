@@ -57,6 +57,11 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
         "rtt" => setting.round_trip_ns = number("delay", "time", value)? as i64,
         "mtu" => change_mtu(setting, value)?,
         "aqm" => put_in(&mut setting.path, value)?,
+        "path" => {
+            setting.path = value
+                .parse()
+                .map_err(|error: SpecError| error.to_string())?;
+        }
         _ => {
             let (element, field) = name.split_once('.').ok_or_else(|| unknown(&setting.path))?;
             set(&mut setting.path, element, field, value)?;
@@ -72,7 +77,7 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
 fn unknown(path: &PathSpec) -> String {
     let elements: Vec<&str> = path.elements.iter().map(ElementSpec::name).collect();
     format!(
-        "expected cc, pace, rtt, mtu, aqm or ELEMENT.FIELD with an element of the path ({})",
+        "expected cc, pace, rtt, mtu, aqm, path or ELEMENT.FIELD with an element of the path ({})",
         elements.join(", ")
     )
 }
@@ -195,6 +200,16 @@ mod tests {
             "fq-codel:rate=20M,limit=10240packets,overhead=14B"
         );
         assert!(changed("policer:rate=20M,burst=50kB", "aqm=fq_codel").is_err());
+    }
+
+    #[test]
+    fn another_path_takes_the_place_of_the_whole_path() {
+        let made = path_after(
+            "policer:rate=20M,burst=50kB",
+            "path=fifo:rate=20M,limit=64packets",
+        );
+        assert_eq!(made, "fifo:rate=20M,limit=64packets");
+        assert!(changed("policer:rate=20M,burst=50kB", "path=nonsense").is_err());
     }
 
     #[test]

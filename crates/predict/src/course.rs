@@ -36,7 +36,7 @@ pub struct Acknowledgments {
     pub acknowledged_bytes: Vec<u64>,
 }
 
-/// What a sender sent or heard, before it is in order.
+/// A packet that a sender sent or heard, before these are in order.
 struct Event {
     time_ns: i64,
     flow: usize,

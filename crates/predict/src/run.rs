@@ -135,7 +135,11 @@ pub(crate) fn simulate(
         ..WatchConfig::default()
     };
     let simulation = Simulation::new(scenario).with(extras).watching(watch);
-    simulation.with_witness(Box::new(witness)).run();
+    let simulation = simulation.with_witness(Box::new(witness));
+    match setting.most_packets {
+        Some(most) => simulation.with_most_packets(most).run(),
+        None => simulation.run(),
+    };
 }
 
 fn stages(setting: &Setting, round_trip_ns: i64, seed: u64) -> Vec<Stage> {
@@ -248,6 +252,18 @@ mod tests {
             (10e6..=12.9e6).contains(&outcome.goodput_bps),
             "{outcome:?}"
         );
+    }
+
+    #[test]
+    fn a_run_ends_with_the_most_packets() {
+        let endless = setting("fifo:rate=20M,limit=200packets");
+        let bounded = Setting {
+            most_packets: Some(1_000),
+            ..endless.clone()
+        };
+        let packets = |setting| run(setting, &[1]).unwrap()[0].packets;
+        assert!(packets(&endless) > 5_000);
+        assert!((500..=1_000).contains(&packets(&bounded)));
     }
 
     #[test]

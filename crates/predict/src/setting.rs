@@ -79,6 +79,9 @@ pub struct Setting {
     pub round_trip_ns: i64,
     /// From the first SYN until the senders stop.
     pub duration_ns: i64,
+    /// A run ends earlier when it has so many packets, acknowledgments among them.
+    #[serde(default)]
+    pub most_packets: Option<usize>,
     pub flows: Vec<Flow>,
 }
 
@@ -143,6 +146,7 @@ impl Setting {
             line_bps: None,
             round_trip_ns,
             duration_ns: 10_000_000_000,
+            most_packets: None,
             flows: vec![Flow::standard()],
         }
     }

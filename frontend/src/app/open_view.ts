@@ -8,6 +8,7 @@ import { selectionForm } from "./open_forms";
 import { linkOf, type OpenState } from "./open_state";
 import { ModelPanel, type Offered } from "./model/panel";
 import { PacketList } from "./packets";
+import { PredictionPanel } from "./predict/panel";
 import type { Additions, Remote } from "./remote";
 import { ask, messageOf, query, type Values } from "./server";
 
@@ -116,17 +117,23 @@ class AnalysisView implements Acts {
     const offered = await ask<Offered>("GET", `${this.address}/models`);
     for (const one of offered.verdicts) {
       const place = this.view.querySelector(one.verdict === 0 ? "#verdict" : `#verdict-${one.verdict}`);
-      if (place) this.addModel(place, one, offered.elements);
+      if (!place) continue;
+      // Predictions are of the path of the headline.
+      const prediction = one.verdict === 0 ? new PredictionPanel(this.address) : null;
+      this.addModel(place, one, offered.elements, prediction);
+      if (prediction) place.append(prediction.element);
     }
   }
 
-  private addModel(place: Element, offered: Offered["verdicts"][number], elements: Offered["elements"]): void {
+  private addModel(
+    place: Element, offered: Offered["verdicts"][number], elements: Offered["elements"], prediction: PredictionPanel | null,
+  ): void {
     const changed = (text: string | null): void => {
       if (text === null) delete this.state.models[offered.verdict];
       else this.state.models[offered.verdict] = text;
       this.rest();
     };
-    const panel = new ModelPanel(this.address, offered, elements, this.additions, changed, (remote) => this.linked.join(remote));
+    const panel = new ModelPanel(this.address, offered, elements, this.additions, changed, (remote) => this.linked.join(remote), prediction);
     place.append(panel.element);
     this.models.push(panel);
     const given = this.state.models[offered.verdict];

@@ -105,7 +105,7 @@ def predict(
         sources: one capture, or captures of one path, as for :func:`explain`; or a TOML file with a path, over which
             one connection is simulated.
         changes: such as ``"policer.burst=200kB"``, ``"aqm=fq_codel"``, ``"pace=9M"`` or ``"cc=bbr"``
-            (docs/prediction.md).
+            (docs/prediction.md). Without one, those that are worth it for the path are tried one by one.
         control: the congestion control of the senders, ``"cubic"``, ``"reno"`` or ``"bbr"``; by default the one that
             reproduces the captures best.
         runs: how often the connections are simulated, with and without the changes.
@@ -122,12 +122,14 @@ def predict(
     >>> found.changed_path.split(",")[1]
     'burst=400kB'
     """
+    from whydrop.explaining.predicting.advising import ranked
     from whydrop.explaining.predicting.described import of_file
     from whydrop.explaining.predicting.prediction import predict, predict_described
 
     if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
-        return predict_described(of_file(Path(sources[0])), changes, control, runs)
-    return predict(explain(*sources), changes, control, runs)
+        return predict_described(of_file(Path(sources[0])), changes, control, count=runs)
+    found = explain(*sources)
+    return predict(found, changes, control, count=runs) if changes else ranked(found, control, count=runs)
 
 
 class Explanation(Explained):
@@ -179,7 +181,9 @@ class Explanation(Explained):
         figures += charts.stream_figures(self)
         return drawing.write_all(figures, Path(folder), format)
 
-    def write_report(self, path: str | PathLike[str], *, flow: str | None = None) -> Path:
+    def write_report(
+        self, path: str | PathLike[str], *, flow: str | None = None, predicted: Prediction | None = None
+    ) -> Path:
         """Write one self-contained HTML page with verdicts, charts and tables; it requests nothing from any network.
 
         Of a recording it holds the plots of its test, statistics and what is known of the hosts, too.
@@ -187,6 +191,7 @@ class Explanation(Explained):
         Args:
             path: the file to write.
             flow: the connection that the charts show first, or part of its name.
+            predicted: what changes would bring (:func:`predict`), if that is to be in the page.
         """
         from whydrop.formats.importing import open_recording
         from whydrop.runtime import durable
@@ -194,7 +199,8 @@ class Explanation(Explained):
 
         target = Path(path)
         recordings = [open_recording(one["path"]) for one in self.recordings]
-        durable.write_bytes(target, report.of_explained(self, flow=flow, recorded=recordings).encode())
+        page = report.of_explained(self, flow=flow, recorded=recordings, predicted=predicted)
+        durable.write_bytes(target, page.encode())
         return target
 
     def replay(self, path: str | Mapping[str, Any], *, verdict: int = 0) -> polars.DataFrame:

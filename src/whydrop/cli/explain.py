@@ -17,7 +17,7 @@ from whydrop.errors import Error
 from whydrop.show import pictures
 
 if TYPE_CHECKING:
-    from whydrop import Explanation
+    from whydrop import Explanation, Prediction
 
 EXAMPLES = """
 \b
@@ -50,6 +50,8 @@ Examples:
               help="For a recording: use the counters of this port of its path.")  # fmt: skip
 @click.option("--model", "models", multiple=True, type=PATH_MODEL, metavar="PATH",
               help="Compare your own model (docs/models.md).")  # fmt: skip
+@click.option("--predict", "is_predicted", is_flag=True,
+              help="Add predictions of usual changes, the best first.")  # fmt: skip
 @click.option("--report", type=options.FILE, metavar="FILE", help="Write one interactive HTML page.")
 @click.option("--charts", "folder", type=options.FOLDER, metavar="DIR", help="Write the charts as pictures into DIR.")
 @click.option("-f", "--format", "picture", type=click.Choice(pictures.FORMATS), metavar="FORMAT",
@@ -64,6 +66,7 @@ def command(
     picture: str | None,
     flow_filter: str | None,
     models: tuple[str, ...],
+    is_predicted: bool,
     **selection: Any,
 ) -> int:
     """Explain why packets in captures, or in the recording of a test, were dropped or delayed."""
@@ -74,11 +77,14 @@ def command(
     picture = picture or "png"
     if folder is not None:
         pictures.need_for(picture)
-    _check_only_captures(captures, {"--charts": folder, "--flow": flow_filter, "--model": models or None})
+    _check_only_captures(
+        captures,
+        {"--charts": folder, "--flow": flow_filter, "--model": models or None, "--predict": is_predicted or None},
+    )
     selection["hints"] = hints.given(selection)
     try:
         is_drawn = report is not None or folder is not None
-        found = explained(captures, tables=is_drawn or bool(models), **selection)
+        found = explained(captures, tables=is_drawn or bool(models) or is_predicted, **selection)
         is_unused = False
         if models:
             from whydrop.explaining import replaying
@@ -87,16 +93,20 @@ def command(
             is_unused = not replaying.is_replayed(found)
         if flow_filter is not None:
             found = _only(found, flow_filter)
+        predicted = _predicted(found) if is_predicted else None
         try:
             if as_json:
-                ending.write_found(found.document)
+                ending.write_found(
+                    found.document if predicted is None else found.document | {"predicted": predicted.as_json()}
+                )
             else:
-                from whydrop.show import explanation
+                from whydrop.show import explanation, prediction
 
-                ending.show(explanation.document(found))
+                after = () if predicted is None else (prediction.ranking(predicted),)
+                ending.show(explanation.document(found, after=after))
         finally:
             # Also where the text goes to `head`, which closes the pipe.
-            _write_files(found, report, folder, picture, quiet=as_json)
+            _write_files(found, report, folder, picture, predicted, quiet=as_json)
         if is_unused:
             ending.note("--model: nothing to replay over: no verdict has packets that were lost or queued")
     except (Error, OSError) as reason:
@@ -114,6 +124,20 @@ def explained(sources: Sequence[Path], **options: Any) -> Explanation:
     except SourceError as reason:
         said = ending.printable(str(reason)).replace("sequence=True", "--sequence")
         raise click.UsageError(f"{said[0].upper()}{said[1:]}.") from None
+
+
+def _predicted(found: Explanation) -> Prediction | None:
+    """Predictions of usual changes; a note says why, where there are none."""
+    from whydrop.cli import progress
+    from whydrop.explaining.predicting.advising import ranked
+    from whydrop.explaining.predicting.running import PredictionError, Runs
+
+    try:
+        with progress.stepping("Simulating") as advance:
+            return ranked(found, runs=Runs(advance))
+    except PredictionError as reason:
+        ending.note(f"--predict: {reason}")
+        return None
 
 
 def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None:
@@ -134,11 +158,19 @@ def _only(found: Explanation, flow_filter: str) -> Explanation:
         raise click.UsageError(f"--flow: {ending.printable(str(reason))}") from None
 
 
-def _write_files(found: Explanation, report: Path | None, folder: Path | None, picture: str, *, quiet: bool) -> None:
+def _write_files(
+    found: Explanation,
+    report: Path | None,
+    folder: Path | None,
+    picture: str,
+    predicted: Prediction | None,
+    *,
+    quiet: bool,
+) -> None:
     # With --json standard output belongs to the document.
     stream = sys.stderr if quiet else sys.stdout
     if report is not None:
-        found.write_report(report)
+        found.write_report(report, predicted=predicted)
         print(f"Report: {ending.printable(str(report))}", file=stream)
     if folder is not None:
         written = found.write_charts(folder, picture)

@@ -36,9 +36,10 @@ def of_sources(sources: Sequence[str], explain: Callable[[Sequence[Path]], Expla
 
 
 def _fitted(found: Explained) -> Described:
-    from whydrop.explaining.predicting.prediction import fitted_setting
+    from whydrop.explaining.predicting.reproducing import fitted_setting
+    from whydrop.explaining.predicting.running import Runs
 
-    fitted = fitted_setting(found)
+    fitted = fitted_setting(found, Runs())
     # The link over which packets come to the path: a host here sends as fast as its processor.
     line = [] if fitted["line_bps"] is None else [{"element": "line", "rate_bps": fitted["line_bps"]}]
     return Described({"elements": [*line, *fitted["path"]["elements"]]}, fitted["round_trip_ns"] / 1e9, is_fitted=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ from whydrop.text.phrases import capital
 
 # Verdicts after the headline that a terminal shows.
 _MOST_MINOR = 12
+# Captures of one path that a prediction takes.
+_MOST_PREDICTED = 2
 # Verdicts after the headline that a page holds.
 _MOST_FOLDED = 500
 _NO_VERDICT = "No verdict: there are no packets to explain."
@@ -56,7 +59,7 @@ def document(
     title = words.stated(headline) if headline else _no_verdict(found)
     steps = set(_steps(headline.advice)) if headline else set()
     pair_title = pair_words.title(found.path_segments) if found.pair else ""
-    own = (*map(Text, _left_out(found)), *(_verdict(headline, found) if headline else ()))
+    own = (*map(Text, _left_out(found)), *(_verdict(headline, found, _predicting(headline, found)) if headline else ()))
     shown = (
         Section(title, own, key="verdict", cause=headline.cause if headline else "unknown"),
         *parts(
@@ -151,7 +154,7 @@ def _tables(found: Explained, *, is_page: bool) -> Iterator[Table]:
 # --- verdicts ---
 
 
-def _verdict(verdict: Verdict, found: Explained) -> tuple[Part, ...]:
+def _verdict(verdict: Verdict, found: Explained, more_advice: Iterable[str] = ()) -> tuple[Part, ...]:
     """Everything about a verdict but its sentence."""
     where = words.place(verdict.place, found.captures) if verdict.place is not None else ""
     flows = words.flows(verdict, len(found.flows))
@@ -171,8 +174,17 @@ def _verdict(verdict: Verdict, found: Explained) -> tuple[Part, ...]:
         ),
         Section("Why not something else", parts(_against(verdict))),
         replace(pair_words.models(verdict.models), notes=tuple(map(capital, pair_words.ruled_out(verdict)))),
-        Section("What to do", parts(Items.of(map(capital, verdict.advice)))),
+        Section("What to do", parts(Items.of(map(capital, (*verdict.advice, *more_advice))))),
     )
+
+
+def _predicting(verdict: Verdict, found: Explained) -> tuple[str, ...]:
+    """The command that predicts the effect of changes, where the verdict has a path that can be simulated."""
+    paths = [capture.path for capture in found.captures]
+    has_path = verdict.path is not None or verdict.cause == "aqm"
+    if not has_path or not found.flows or found.recordings or len(paths) > _MOST_PREDICTED or "-" in paths:
+        return ()
+    return ("Predict the effect of such changes:", f"$ whydrop predict {shlex.join(paths)}")
 
 
 def _meaning(verdict: Verdict) -> str:

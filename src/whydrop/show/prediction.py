@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from whydrop.explaining.predicting.prediction import Json, Prediction, Value
+from whydrop.explaining.predicting.prediction import Prediction, Value
 from whydrop.explaining.predicting.recorded import Quantities
-from whydrop.show.document import Column, Document, Facts, Part, Table, Text, known, parts
+from whydrop.explaining.predicting.running import Json
+from whydrop.show.document import Column, Document, Facts, Part, Section, Table, Text, known, parts
 from whydrop.text.quantities import duration, interval, percent, rate, size
 
 _NAMES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -23,9 +24,21 @@ _CONTROL_FROM = {
 }
 
 
+# Less than this is no gain: the interval of a prediction is wider.
+_LEAST_GAIN = 0.05
+# Delay matters from here on.
+_LEAST_DELAY_S = 0.01
+
+
 def document(found: Prediction) -> Document:
     """A prediction for people."""
     return Document(_headline(found), parts(*_parts(found)))
+
+
+def ranking(found: Prediction) -> Section:
+    """The changes that were tried, as a section of an explanation."""
+    said = Text(_headline(found), "bad" if found.refusal is not None else "strong")
+    return Section("Predicted effect of changes", parts(said, _tried(found), _basis(found)), key="predicted")
 
 
 def _headline(found: Prediction) -> str:
@@ -37,19 +50,62 @@ def _headline(found: Prediction) -> str:
         return f"Goodput would be {rate(value.value)} ({bounds}) instead of {rate(before.goodput_bps)}."
     if found.recorded is None:
         return f"Goodput would be {rate(before.goodput_bps)}."
-    return "The model reproduces what was recorded."
+    return _best(found) if found.tried else "The model reproduces what was recorded."
 
 
-def _parts(found: Prediction) -> Iterator[Part]:
+def _best(found: Prediction) -> str:
+    """The change that helps most, if one does."""
+    best, was = found.tried[0], found.recorded
+    if best.goodput_bps is None or was is None:
+        return "The model reproduces what was recorded; what the usual changes would bring is not known."
+    change = ", ".join(best.changes)
+    if best.goodput_bps.value > (1 + _LEAST_GAIN) * was.goodput_bps:
+        gain = f"goodput of {rate(best.goodput_bps.value)} instead of {rate(was.goodput_bps)}"
+    elif (delays := _shorter(best.delay_p95_s, was.delay_p95_s)) is not None:
+        gain = f"queueing delay (95th percentile) of {duration(delays[1])} instead of {duration(delays[0])}"
+    else:
+        return "None of the changes tried would bring clearly more goodput or less delay."
+    return f"Of the changes tried, {change} would help most: {gain}."
+
+
+def _shorter(value: Value | None, was_s: float | None) -> tuple[float, float] | None:
+    """The delay before and with a change, if that makes it much shorter."""
+    if value is None or was_s is None or was_s <= _LEAST_DELAY_S:
+        return None
+    return (was_s, value.value) if 2 * value.value < was_s else None
+
+
+def _parts(found: Prediction) -> Iterator[Part | None]:
     yield Text(_headline(found), "bad" if found.refusal is not None else "strong")
+    yield _tried(found)
     yield _table(found)
     yield Facts(tuple(_facts(found)))
-    if found.goodput_bps is not None:
-        yield Text(
-            "90 % intervals, by the spread of the runs, the error of the reproduction and that of the model; how often "
-            "they were right in the lab: docs/prediction.md.",
-            "quiet",
-        )
+    yield _basis(found)
+
+
+def _basis(found: Prediction) -> Part | None:
+    if found.goodput_bps is None and not found.tried:
+        return None
+    return Text(
+        "90 % intervals, by the spread of the runs, the error of the reproduction and that of the model; how often "
+        "they were right in the lab: docs/prediction.md.",
+        "quiet",
+    )
+
+
+def _tried(found: Prediction) -> Table | None:
+    """The changes that were tried, the best first."""
+    if not found.tried:
+        return None
+    columns = {
+        Column("Change"): lambda one: ", ".join(one.changes),
+        Column("Goodput", number=True): lambda one: _predicted(one.goodput_bps, "goodput_bps"),
+        Column("90 % interval", number=True, rank=1): lambda one: _interval(one.goodput_bps, "goodput_bps"),
+        Column("Lost", number=True): lambda one: _predicted(one.loss_rate, "loss_rate"),
+        Column("Delay, 95th percentile", number=True, rank=2): lambda one: _predicted(one.delay_p95_s, "delay_p95_s"),
+    }
+    unknown = [f"{', '.join(one.changes)}: {one.refusal}." for one in found.tried if one.refusal is not None]
+    return Table.of("", columns, found.tried, notes=unknown).without_empty_columns()
 
 
 def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
@@ -58,6 +114,8 @@ def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
         yield "Changed path", found.changed_path
     if found.changes:
         yield "Changes", ", ".join(found.changes)
+    if found.simulated_s is not None:
+        yield "Simulated", f"only the first {duration(found.simulated_s)} of the captures"
     yield "Congestion control", f"{found.control} ({_CONTROL_FROM[found.control_from]})"
     for limit, count in Counter(limit for sender in found.senders for limit in _limits(sender)).items():
         yield "Senders", limit if len(found.senders) == 1 else f"{limit} ({count} of {len(found.senders)})"

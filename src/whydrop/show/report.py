@@ -7,9 +7,10 @@ from pathlib import Path
 
 from whydrop.explaining.document import Flow
 from whydrop.explaining.explained import Explained
+from whydrop.explaining.predicting.prediction import Prediction
 from whydrop.recording.metrics.summary import Summary
 from whydrop.recording.recording import Recording
-from whydrop.show import cells, charts, explanation, html, recordings
+from whydrop.show import cells, charts, explanation, html, prediction, recordings
 from whydrop.show.charts import pair_scene
 from whydrop.show.charts.pair_scene import PairScene
 from whydrop.show.charts.scene import Scene, heaviest, window_of
@@ -21,20 +22,28 @@ _MOST_FLOWS = 5
 _FOCUS = "Heaviest loss"
 
 
-def of_explained(found: Explained, *, flow: str | None = None, recorded: Sequence[Recording] = ()) -> str:
+def of_explained(
+    found: Explained,
+    *,
+    flow: str | None = None,
+    recorded: Sequence[Recording] = (),
+    predicted: Prediction | None = None,
+) -> str:
     """The whole page.
 
     Args:
         found: the explanation.
         flow: (a part of) the name of the connection that the charts show first.
         recorded: the recordings that were explained; their plots, statistics and metadata are in the page too.
+        predicted: what changes would bring, if that is to be in the page.
 
     Raises:
         ValueError: no flow matches ``flow``.
     """
     plots = [recordings.plots(recording) for recording in recorded]
     statistics = [part for recording in recorded for part in recordings.statistics(Summary(recording))]
-    document = explanation.document(found, figures(found, flow), plots, statistics)
+    after = [*statistics, *([] if predicted is None else [prediction.ranking(predicted)])]
+    document = explanation.document(found, figures(found, flow), plots, after)
     return html.page(document, exact=not found.flows)
 
 

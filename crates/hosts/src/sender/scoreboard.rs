@@ -76,6 +76,8 @@ pub struct Scoreboard {
     retransmissions_lost: u64,
     /// End of the highest SACKed segment.
     highest_sacked: u64,
+    /// Below, all segments that can be lost by count are.
+    counted_below: u64,
     /// Segments delivered since the beginning, and when the last of them was.
     delivered: (u64, i64),
     /// The latest sent of the delivered segments, when it was sent and its end.
@@ -311,8 +313,17 @@ impl Scoreboard {
         if self.sacked < threshold {
             return;
         }
-        let mut above = 0;
-        for segment in self.segments.iter_mut().rev() {
+        let end = self
+            .segments
+            .partition_point(|segment| segment.end <= self.highest_sacked);
+        let (mut above, mut reached) = (0, None);
+        for segment in self.segments.range_mut(..end).rev() {
+            if above >= threshold {
+                reached = reached.or(Some(segment.end));
+                if segment.end <= self.counted_below {
+                    break;
+                }
+            }
             if segment.sacked {
                 above += 1;
             } else if above >= threshold && !segment.lost && segment.transmissions == 1 {
@@ -321,6 +332,7 @@ impl Scoreboard {
                 self.losses_found += 1;
             }
         }
+        self.counted_below = self.counted_below.max(reached.unwrap_or(0));
     }
 
     /// RFC 8985, section 6.2, step 5: a segment is lost if it was sent before a delivered one by more than the
@@ -388,6 +400,7 @@ impl Scoreboard {
         self.lost = 0;
         self.retransmitted = 0;
         self.unnamed = 0;
+        self.counted_below = 0;
     }
 }
 

@@ -4,6 +4,7 @@ import { copyOnClick } from "../../copying";
 import { element } from "../../figures/element";
 import { controls } from "../../figures/figures";
 import { onThemeChange } from "../../figures/theme";
+import type { PredictionPanel } from "../predict/panel";
 import { Remote, type Additions } from "../remote";
 import { ask, messageOf } from "../server";
 import { Fields } from "./fields";
@@ -47,6 +48,7 @@ export class ModelPanel {
   constructor(
     private readonly address: string, private readonly offered: Offered["verdicts"][number], elements: readonly Kind[],
     additions: Additions, private readonly changed: (text: string | null) => void, private readonly shown: (remote: Remote) => void,
+    private readonly prediction: PredictionPanel | null = null,
   ) {
     const id = `model-${offered.verdict}`;
     this.text = element("input", { id: `${id}-text`, spellcheck: "false", autocomplete: "off", maxlength: 1000, "aria-describedby": `${id}-wrong` });
@@ -95,11 +97,19 @@ export class ModelPanel {
     const label = element("label", { for: this.text.id }, "Path");
     const form = element(
       "form", { class: "screen", "aria-label": "Your model" },
-      element("p", { class: "path" }, label, this.text, ...(this.offered.fitted === null ? [] : [fit])),
+      element("p", { class: "path" }, label, this.text, ...(this.offered.fitted === null ? [] : [fit]), ...this.predicting()),
       this.wrong, this.fields.element,
     );
     form.addEventListener("submit", (event) => event.preventDefault());
     return form;
+  }
+
+  private predicting(): HTMLElement[] {
+    const prediction = this.prediction;
+    if (!prediction) return [];
+    const button = element("button", { type: "button" }, "Predict with this path");
+    button.addEventListener("click", () => prediction.ofPath(this.text.value));
+    return [button];
   }
 
   private results(): HTMLElement {

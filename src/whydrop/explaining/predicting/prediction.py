@@ -1,8 +1,5 @@
 """A prediction: first what was recorded, then what a change would bring.
 
-The setting is run once for each of several seeds, which differ in the moments at which connections begin, in round
-trips by 1 %, in the delays of acknowledgments and in random numbers of the path. Where the first losses fall decides
-much of a connection of some seconds: of the runs without a change, those count that are nearest to what was recorded.
 A prediction is the recorded value, multiplied by the ratio of a run with the change and one without it. Its interval
 has the spread of the ratios and the error with which the recorded value was reproduced.
 """
@@ -11,41 +8,32 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 
 from whydrop import _core
 from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
-from whydrop.explaining.predicting.control.naming import control_of
+from whydrop.explaining.predicting.course import Course, of_captures, of_run
 from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
-from whydrop.explaining.predicting.setting import PredictionError, settings
+from whydrop.explaining.predicting.reproducing import (
+    CONTROLS,
+    DELAY_WITHIN_S,
+    LOSS_WITHIN,
+    RUN_FOR_EACH,
+    RUNS,
+    ControlFrom,
+    Reproduction,
+    median,
+    reproduce,
+)
+from whydrop.explaining.predicting.running import Json, Runs
 from whydrop.explaining.replaying import readable
 
-Json = dict[str, Any]
-
-ControlFrom = Literal["user", "default", "windows", "runs"]
-CONTROLS = ("cubic", "reno", "bbr")
-# Flows with most data, of which the windows are read: a replay takes up to seconds for each.
-_MOST_NAMED = 16
-RUNS = 20
-# So many times as many are run, of which the nearest to the recorded values are kept.
-_RUN_FOR_EACH = 3
-# For the choice of the congestion control and of the law of queue management.
-_TRIAL_RUNS, _TRIAL_KEPT = 8, 4
-# Recorded values must be reproduced within these: a share of goodput, a share of losses or so many of all packets, a
-# share of delay or so much time.
-GOODPUT_WITHIN = 0.15
-LOSS_WITHIN_SHARE, LOSS_WITHIN = 0.5, 0.001
-DELAY_WITHIN_SHARE, DELAY_WITHIN_S = 0.25, 0.002
-# In the units of the distance, of which 1 is all that is allowed of one quantity.
-_CLEARLY_BETTER = 0.5
 # An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
 _DEVIATIONS = 1.645
 _MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
@@ -53,6 +41,13 @@ _MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
 _MODEL_OF_BBR = _MODEL | {"loss_rate": 0.4}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
+# A queue that grows by this factor, or this time, beyond what was seen may meet a limit that was not.
+_SAME_DELAY, _SAME_DELAY_S = 1.25, 0.005
+# Changes after which the limit of the queue is known.
+_CHANGES_OF_LIMITS = ("aqm", "limit", "path")
+# Fewer runs of a described path, where each has so many packets that all would have more than these; but so many.
+_MOST_PACKETS = 20_000_000
+_LEAST_RUNS = 4
 
 
 class ChangeError(Mistake):
@@ -85,6 +80,8 @@ class Prediction:
         goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known. The
             delay that BBR causes is not.
         refusal: why nothing is predicted, if so.
+        simulated_s: only so much from the beginning of the captures is simulated and compared; ``None``: all.
+        tried: without a change: those that are worth it, one by one, the best first.
     """
 
     path: str
@@ -100,41 +97,67 @@ class Prediction:
     loss_rate: Value | None
     delay_p95_s: Value | None
     refusal: str | None
+    simulated_s: float | None
+    tried: tuple[Prediction, ...] = ()
 
     def as_json(self) -> Json:
         """As ``whydrop predict --json`` prints it."""
-        return asdict(self)
+        whole = asdict(self)
+        names = ("changes", "changed_path", "goodput_bps", "loss_rate", "delay_p95_s", "refusal")
+        return whole | {"tried": [{name: one[name] for name in names} for one in whole["tried"]]}
 
 
-def predict(found: Explained, changes: Sequence[str] = (), control: str | None = None, runs: int = RUNS) -> Prediction:
+def predict(
+    found: Explained,
+    changes: Sequence[str] = (),
+    control: str | None = None,
+    count: int = RUNS,
+    runs: Runs | None = None,
+) -> Prediction:
     """Predict what changes would bring to the connections of captures.
 
     Raises:
         PredictionError: the captures have nothing that could be run.
         ChangeError: a change is not understood, or does not fit the path.
     """
-    was = recorded.quantities(found)
-    named = named_controls(found) if control is None else {}
-    setting = _best(found, was, CONTROLS if control is None else (control,), named)
-    changed = _changed(setting, changes)
-    before = _nearest(was, _run(setting, range(1, _RUN_FOR_EACH * runs + 1)), runs)
-    reproduced = _median(before, was)
-    misses = tuple(_misses(was, reproduced))
+    runs = Runs() if runs is None else runs
+    runs.expect(count if changes else 0)
+    return with_changes(reproduce(found, control, count, runs), changes, runs)
+
+
+def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Prediction:
+    """Predict what changes would bring to connections that are reproduced.
+
+    Raises:
+        ChangeError: a change is not understood, or does not fit the path.
+    """
+    changed = changed_setting(was.setting, changes)
     refusal, after = None, None
-    if misses:
-        refusal = f"the model does not reproduce the recorded {' and '.join(misses)}"
+    if was.misses:
+        refusal = f"the model does not reproduce the recorded {' and '.join(was.misses)}"
     elif changes:
         # Other random numbers: where losses fall with the change is not known.
-        after = _run(changed, range(_RUN_FOR_EACH * runs + 1, (_RUN_FOR_EACH + 1) * runs + 1))
-        refusal = _beyond(found, _median(after, was))
-    by_itself: ControlFrom = "windows" if len(named) == len(setting["flows"]) else "runs"
-    control_from: ControlFrom = by_itself if control is None else "user"
-    simulated = _Found(setting, changed, control_from, tuple(changes), was, reproduced, misses, refusal)
-    return simulated.prediction(before, None if refusal else after)
+        first = RUN_FOR_EACH * len(was.before) + 1
+        after = runs.of(changed, range(first, first + len(was.before)))
+        refusal = _beyond_load(was, after) or _beyond_queue(was, changes, after)
+    return _prediction(
+        _Settings(was.setting, changed, was.control_from, tuple(changes)),
+        was.before,
+        None if refusal else after,
+        recorded=was.recorded,
+        reproduced=was.reproduced,
+        misses=was.misses,
+        refusal=refusal,
+        simulated_s=was.simulated_s,
+    )
 
 
 def predict_described(
-    described: Described, changes: Sequence[str] = (), control: str | None = None, runs: int = RUNS
+    described: Described,
+    changes: Sequence[str] = (),
+    control: str | None = None,
+    count: int = RUNS,
+    runs: Runs | None = None,
 ) -> Prediction:
     """Predict the goodput of one sender over a described path, with changes and without.
 
@@ -143,89 +166,26 @@ def predict_described(
         PathError: the description has no round trip.
         ChangeError: a change is not understood, or does not fit the path.
     """
+    runs = Runs() if runs is None else runs
     setting = setting_of(described, control or CONTROLS[0])
-    changed = _changed(setting, changes)
-    before = _run(setting, range(1, runs + 1))
-    after = _run(changed, range(runs + 1, 2 * runs + 1)) if changes else None
+    changed = changed_setting(setting, changes)
+    first = runs.of(setting, [1])
+    count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // (2 * max(1, first[0].packets or 0))))
+    runs.expect(1 + (2 if changes else 1) * count)
+    before = first + (runs.of(setting, range(2, count + 1)) if count > 1 else [])
+    after = runs.of(changed, range(count + 1, 2 * count + 1)) if changes else None
     control_from: ControlFrom = "default" if control is None else "user"
-    return _Found(setting, changed, control_from, tuple(changes), None, _median(before)).prediction(before, after)
+    return _prediction(
+        _Settings(setting, changed, control_from, tuple(changes)), before, after, reproduced=median(before)
+    )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A prediction without its values."""
-
-    setting: Json
-    changed: Json
-    control_from: ControlFrom
-    changes: tuple[str, ...]
-    recorded: Quantities | None
-    reproduced: Quantities
-    misses: tuple[str, ...] = ()
-    refusal: str | None = None
-
-    def prediction(self, before: Sequence[Quantities], after: Sequence[Quantities] | None) -> Prediction:
-        """With the values of runs with a change, if there are any."""
-        was = self.recorded or self.reproduced
-        # Linux's BBR fills about twice as much of a queue as ours.
-        is_bbr = any(flow["control"] == "bbr" for flow in self.changed["flows"])
-        has_delay = was.delay_p95_s is not None and not is_bbr
-        model = _MODEL_OF_BBR if is_bbr else _MODEL
-
-        def value(name: str, least: float) -> Value | None:
-            return None if after is None else _value(was, before, after, name, least, model[name])
-
-        return Prediction(
-            readable(self.setting["path"]),
-            readable(self.changed["path"]),
-            ", ".join(dict.fromkeys(flow["control"] for flow in self.setting["flows"])),
-            self.control_from,
-            tuple(self.setting["flows"]),
-            self.changes,
-            self.recorded,
-            self.reproduced,
-            self.misses,
-            value("goodput_bps", 1.0),
-            value("loss_rate", LOSS_WITHIN),
-            value("delay_p95_s", DELAY_WITHIN_S) if has_delay else None,
-            self.refusal,
-        )
-
-
-def fitted_setting(found: Explained) -> Json:
-    """The path and the senders that reproduce best what captures show.
+def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
+    """A setting with changes.
 
     Raises:
-        PredictionError: the captures have nothing that could be run.
+        ChangeError: a change is not understood, or does not fit the path.
     """
-    return _best(found, recorded.quantities(found), CONTROLS, named_controls(found))
-
-
-def named_controls(found: Explained) -> dict[int, str]:
-    """The congestion controls that the windows of senders name, by flow; only those that can be simulated."""
-    sent = found.table("segments").group_by("flow").agg(pl.col("payload_bytes").sum())
-    flows = sent.sort("payload_bytes", "flow", descending=[True, False]).head(_MOST_NAMED)["flow"].sort()
-    named = ((flow, control_of(found, flow).name) for flow in flows)
-    return {flow: name for flow, name in named if name in CONTROLS}
-
-
-def _best(found: Explained, was: Quantities, controls: Sequence[str], named: Mapping[int, str]) -> Json:
-    """The setting that reproduces best what was recorded; of congestion controls Linux's default, if it is as good."""
-    # Where all senders are named, each congestion control gives the same.
-    tried = list({json.dumps(one): one for one in settings(found, controls, named)}.values())
-    if len(tried) == 1:
-        return tried[0]
-    seeds = range(1, _TRIAL_RUNS + 1)
-
-    def badness(setting: Json) -> float:
-        rare = 0.0 if setting["flows"][0]["control"] == CONTROLS[0] else _CLEARLY_BETTER
-        runs = _nearest(was, _run(setting, seeds), _TRIAL_KEPT)
-        return _distance(was, _median(runs, was)) + rare
-
-    return min(tried, key=badness)
-
-
-def _changed(setting: Json, changes: Sequence[str]) -> Json:
     text = json.dumps(setting)
     for change in changes:
         try:
@@ -236,67 +196,85 @@ def _changed(setting: Json, changes: Sequence[str]) -> Json:
     return changed
 
 
-def _run(setting: Json, seeds: Sequence[int]) -> list[Quantities]:
-    try:
-        outcomes = json.loads(_core.predict(json.dumps(setting), list(seeds)))
-    except ValueError as reason:
-        raise PredictionError(f"the path cannot be run: {reason}") from None
-    return [Quantities(one["goodput_bps"], one["loss_rate"], one["queueing_p95_s"]) for one in outcomes]
+def courses(was: Reproduction, changes: Sequence[str]) -> list[Course]:
+    """The course of the captures, of the run nearest to them, and of one with changes that begins as that does."""
+    duration_s = was.setting["duration_ns"] / 1e9
+    found = [of_captures(was.found, duration_s), of_run("reproduced", was.setting, was.seed, duration_s)]
+    if changes and not was.misses:
+        found.append(of_run("changed", changed_setting(was.setting, changes), was.seed, duration_s))
+    return found
 
 
-def _nearest(was: Quantities, runs: Sequence[Quantities], count: int) -> list[Quantities]:
-    return sorted(runs, key=lambda one: _distance(was, one))[:count]
+@dataclass(frozen=True)
+class _Settings:
+    """Settings that are run: without the changes, and with them."""
+
+    before: Json
+    changed: Json
+    control_from: ControlFrom
+    changes: tuple[str, ...]
 
 
-def _median(runs: Sequence[Quantities], was: Quantities | None = None) -> Quantities:
-    delay_s = (
-        None if was is not None and was.delay_p95_s is None else float(np.median([one.delay_p95_s for one in runs]))
+def _prediction(
+    settings: _Settings,
+    before: Sequence[Quantities],
+    after: Sequence[Quantities] | None,
+    *,
+    reproduced: Quantities,
+    recorded: Quantities | None = None,
+    misses: tuple[str, ...] = (),
+    refusal: str | None = None,
+    simulated_s: float | None = None,
+) -> Prediction:
+    was = recorded or reproduced
+    # Linux's BBR fills about twice as much of a queue as ours.
+    is_bbr = any(flow["control"] == "bbr" for flow in settings.changed["flows"])
+    has_delay = was.delay_p95_s is not None and not is_bbr
+    model = _MODEL_OF_BBR if is_bbr else _MODEL
+
+    def value(name: str, least: float) -> Value | None:
+        return None if after is None else _value(was, before, after, name, least, model[name])
+
+    return Prediction(
+        readable(settings.before["path"]),
+        readable(settings.changed["path"]),
+        ", ".join(dict.fromkeys(flow["control"] for flow in settings.before["flows"])),
+        settings.control_from,
+        tuple(settings.before["flows"]),
+        settings.changes,
+        recorded,
+        reproduced,
+        misses,
+        value("goodput_bps", 1.0),
+        value("loss_rate", LOSS_WITHIN),
+        value("delay_p95_s", DELAY_WITHIN_S) if has_delay else None,
+        refusal,
+        simulated_s,
     )
-    goodput_bps, loss_rate = (float(np.median([getattr(one, name) for one in runs])) for name in _FIRST)
-    return Quantities(goodput_bps, loss_rate, delay_s)
 
 
-_FIRST = ("goodput_bps", "loss_rate")
-
-
-def _distance(was: Quantities, found: Quantities) -> float:
-    """How far runs are from what was recorded, in units of what is allowed; no quantity outweighs all others."""
-    goodput = abs(math.log(max(found.goodput_bps, 1.0) / max(was.goodput_bps, 1.0))) / GOODPUT_WITHIN
-    loss = abs(found.loss_rate - was.loss_rate) / _allowed_loss(was.loss_rate)
-    delay = 0.0
-    if was.delay_p95_s is not None and found.delay_p95_s is not None:
-        delay = abs(found.delay_p95_s - was.delay_p95_s) / _allowed_delay_s(was.delay_p95_s)
-    return sum(min(one, 8.0) for one in (goodput, loss, delay))
-
-
-def _allowed_loss(rate: float) -> float:
-    return max(LOSS_WITHIN_SHARE * rate, LOSS_WITHIN)
-
-
-def _allowed_delay_s(delay_s: float) -> float:
-    return max(DELAY_WITHIN_SHARE * delay_s, DELAY_WITHIN_S)
-
-
-def _misses(was: Quantities, found: Quantities) -> list[str]:
-    misses = []
-    if not abs(found.goodput_bps - was.goodput_bps) <= GOODPUT_WITHIN * was.goodput_bps:
-        misses.append("goodput")
-    if not abs(found.loss_rate - was.loss_rate) <= _allowed_loss(was.loss_rate):
-        misses.append("loss rate")
-    if was.delay_p95_s is None or found.delay_p95_s is None:
-        return misses
-    if not abs(found.delay_p95_s - was.delay_p95_s) <= _allowed_delay_s(was.delay_p95_s):
-        misses.append("queueing delay")
-    return misses
-
-
-def _beyond(found: Explained, after: Quantities) -> str | None:
-    greatest_bps = recorded.greatest_load_bps(found)
-    if after.goodput_bps <= _SAME_LOAD * greatest_bps:
+def _beyond_load(was: Reproduction, after: Sequence[Quantities]) -> str | None:
+    greatest_bps, goodput_bps = recorded.greatest_load_bps(was.found), median(after).goodput_bps
+    if goodput_bps <= _SAME_LOAD * greatest_bps:
         return None
     return (
-        f"the model predicts {after.goodput_bps / 1e6:.3g} Mbit/s, and the path never saw more than "
+        f"the model predicts {goodput_bps / 1e6:.3g} Mbit/s, and the path never saw more than "
         f"{greatest_bps / 1e6:.3g} Mbit/s: what limits it beyond that does not show"
+    )
+
+
+def _beyond_queue(was: Reproduction, changes: Sequence[str], after: Sequence[Quantities]) -> str | None:
+    """The reason for no prediction: the queue grows beyond what was seen, and its limit did not show."""
+    names = (change.partition("=")[0].strip().rpartition(".")[2] for change in changes)
+    greatest_s, new_s = was.recorded.delay_greatest_s, median(after).delay_greatest_s
+    if not was.limit_is_assumed or greatest_s is None or new_s is None:
+        return None
+    if any(name in _CHANGES_OF_LIMITS for name in names) or new_s <= _SAME_DELAY * greatest_s + _SAME_DELAY_S:
+        return None
+    return (
+        f"the queue would hold up to {1e3 * new_s:.3g} ms, and the capture shows no more than "
+        f"{1e3 * greatest_s:.3g} ms: whether it can hold more does not show; state its limit with "
+        "--change queue.limit=100packets"
     )
 
 

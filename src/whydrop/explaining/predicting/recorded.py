@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
-from whydrop.explaining.explained import Explained
+from whydrop.explaining.explained import ArrowTable, Explained
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
 # Arrivals are counted in intervals of this length to find the greatest load.
 _LOAD_INTERVAL_NS = 100_000_000
+# Of longer captures only the beginning is simulated.
+_MOST_PACKETS = 200_000
+# Payload of a full segment over Ethernet.
+_SEGMENT_BYTES = 1448
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,15 @@ class Quantities:
             last.
         loss_rate: lost data packets of those sent.
         delay_p95_s: 95th percentile of the time in the path beyond the least; ``None`` where it was not captured.
+        delay_greatest_s: the greatest of these times.
+        packets: data packets that were sent, in segments of full size: captures may have several joined in one.
     """
 
     goodput_bps: float
     loss_rate: float
-    delay_p95_s: float | None
+    delay_p95_s: float | None = None
+    delay_greatest_s: float | None = None
+    packets: int | None = None
 
 
 def quantities(found: Explained) -> Quantities:
@@ -39,12 +48,48 @@ def quantities(found: Explained) -> Quantities:
     goodput_bps = sum(_goodput_bps(found, segments, flow) for flow in flows)
     if found.pair is None:
         lost = segments.filter(pl.col("fate") == "lost").height
-        return Quantities(goodput_bps, lost / max(1, segments.height), None)
+        return Quantities(goodput_bps, lost / max(1, segments.height), packets=full_segments(segments))
     data = data_crossings(found)
     lost = data.filter(pl.col("crossing") == "lost").height
-    transits_s = data["transit_ns"].drop_nulls() / 1e9
-    delay_s = None if transits_s.is_empty() else float(transits_s.quantile(0.95) or 0.0) - float(transits_s.min())  # type: ignore[arg-type]
-    return Quantities(goodput_bps, lost / max(1, data.height), delay_s)
+    loss_rate = lost / max(1, data.height)
+    transits_s = (data["transit_ns"].drop_nulls() / 1e9).to_numpy()
+    if not transits_s.size:
+        return Quantities(goodput_bps, loss_rate, packets=full_segments(segments))
+    p95_s, greatest_s = (float(one) for one in np.quantile(transits_s, [0.95, 1.0]) - transits_s.min())
+    return Quantities(goodput_bps, loss_rate, p95_s, greatest_s, full_segments(segments))
+
+
+def beginning(found: Explained) -> tuple[Explained, float | None]:
+    """So much of captures as can be simulated in a short time, and how long that is, in s; ``None``: all."""
+    segments = found.table("segments")
+    if full_segments(segments) <= _MOST_PACKETS:
+        return found, None
+    sent = segments.select("time_ns", bytes=pl.col("payload_bytes").cast(pl.Int64)).sort("time_ns")
+    later = sent.filter(pl.col("bytes").cum_sum() > _MOST_PACKETS * _SEGMENT_BYTES)
+    first_ns, until_ns = int(sent["time_ns"][0]), int(later["time_ns"][0])
+    return Explained(_Beginning(found, until_ns)), (until_ns - first_ns) / 1e9
+
+
+def full_segments(segments: DataFrame) -> int:
+    """The payload of segments, in segments of full size."""
+    return int(segments["payload_bytes"].sum()) // _SEGMENT_BYTES
+
+
+class _Beginning:
+    """An analysis of which the tables of packets end at a moment."""
+
+    def __init__(self, whole: Explained, until_ns: int) -> None:
+        self._whole = whole
+        self._until_ns = until_ns
+
+    def document(self) -> dict[str, Any]:
+        return self._whole.document
+
+    def table(self, name: str) -> ArrowTable:
+        frame = self._whole.table(name)
+        moments = ["start_ns"] if name == "flows" else ["time_ns", "time_1_ns", "time_2_ns"]
+        known = [pl.col(column) for column in moments if column in frame.columns]
+        return frame.filter(pl.coalesce(known) < self._until_ns) if known else frame
 
 
 def data_crossings(found: Explained) -> DataFrame:

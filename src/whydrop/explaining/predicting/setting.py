@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from whydrop.errors import Error
 from whydrop.explaining.document import Verdict
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded
+from whydrop.explaining.predicting.running import Json, PredictionError
 
 if TYPE_CHECKING:
     from polars import DataFrame
-
-Json = dict[str, Any]
-
-
-class PredictionError(Error):
-    """No prediction can be made; the message says why."""
-
 
 # A limit that a connection met for this share of its time is part of its setting.
 _LIMITED_SHARE = 0.05
@@ -58,9 +52,25 @@ _FAIR_PACKETS = 10_240
 _CAKE_BYTES = 4_000_000
 _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
+# Queues; where no loss shows their limit, a fitted path has none.
+_QUEUES = ("fifo", "shaper", "tick-shaper")
+_LIMITS = ("limit_packets", "limit_bytes")
 
 
-def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]) -> list[Json]:
+@dataclass(frozen=True)
+class Candidate:
+    """A setting that may have been.
+
+    Attributes:
+        setting: the path and the senders.
+        limit_is_assumed: the captures do not show how much its queue can hold.
+    """
+
+    setting: Json
+    limit_is_assumed: bool
+
+
+def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]) -> list[Candidate]:
     """The settings that may have been, one for each congestion control and each path that explains the packets.
 
     Args:
@@ -81,7 +91,7 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
         for least_share in least_shares
     ]
     paths = _paths(found, verdict)
-    return [_joined(path, one) for one in senders for path in paths]
+    return [Candidate(_joined(path, one), is_assumed) for one in senders for path, is_assumed in paths]
 
 
 def _joined(path: Json, senders: Json) -> Json:
@@ -109,22 +119,29 @@ def _senders(found: Explained, flows: list[Json], line_bps: float | None) -> Jso
     return setting
 
 
-def _paths(found: Explained, verdict: Verdict) -> list[Json]:
+def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, bool]]:
+    """Paths, and whether the limit of their queue is assumed."""
     if verdict.cause in ("random-loss", *_SENDER_LIMITS, "receiver-window"):
         element = {"element": "delay", "time_ns": 0} if verdict.path is None else verdict.path["elements"][0]
         # Behind it may be a link with a queue that never was full.
         rate_bps = _rate_bps(recorded.departures(found), _LONG_RUN)
         link = [] if rate_bps is None else [{"element": "fifo", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS}]
-        return [{"elements": [element]}, *({"elements": [element, one]} for one in link)]
+        return [({"elements": [element]}, False), *(({"elements": [element, one]}, True) for one in link)]
     if verdict.path is not None:
-        return [dict(verdict.path), *with_other_losses(found, verdict, verdict.path["elements"])]
+        elements = verdict.path["elements"]
+        is_assumed = any(_has_no_limit(one) for one in elements)
+        return [(one, is_assumed) for one in (dict(verdict.path), *with_other_losses(found, verdict, elements))]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
             f"the headline is {verdict.cause}, which has no path that could be run; a policer, a queue, a shaper, "
             "queue management, random loss or no loss at all was expected"
         )
-    return [{"elements": [element]} for element in _managed(verdict, rate.value)]
+    return [({"elements": [element]}, False) for element in _managed(verdict, rate.value)]
+
+
+def _has_no_limit(element: Json) -> bool:
+    return element["element"] in _QUEUES and all(element.get(limit) is None for limit in _LIMITS)
 
 
 def with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) -> list[Json]:

@@ -56,6 +56,7 @@ def _few_elements(model: str) -> str:
 PathText = Annotated[
     str, Field(max_length=_LONGEST_MODEL, description="A path (docs/models.md)"), AfterValidator(_few_elements)
 ]
+Change = Annotated[str, Field(max_length=_LONGEST_MODEL, description="NAME=VALUE (docs/prediction.md)")]
 Flows = Annotated[list[str], Field(max_length=50, description="Names of flows")]
 
 
@@ -109,6 +110,12 @@ class ReplayOf(OneJob):
 
     verdict: int = Field(0, ge=0, description="Its number")
     model: PathText
+
+
+class PredictionOf(OneJob):
+    """Changes of the path or of the senders, all at once."""
+
+    change: list[Change] = Field(default_factory=list, max_length=8)
 
 
 class ChoicesOf(OneJob):
@@ -202,6 +209,13 @@ class ReplayAnswer(BaseModel):
     html: str
 
 
+class PredictionAnswer(BaseModel):
+    """A prediction as HTML, and the command that prints it."""
+
+    html: str
+    command: str
+
+
 class PacketsAnswer(BaseModel):
     """Packets, whether there are more, and commands that show the same."""
 
@@ -248,6 +262,10 @@ class AnalysisHandlers(JobHandlers):
             raise RequestError(wrong, fields={"model": wrong}) from None
         return ReplayAnswer(**await self._ask(given, "replay", verdict=given.verdict, model=given.model))
 
+    async def prediction(self, given: PredictionOf) -> PredictionAnswer:
+        """A prediction of changes; without any, of usual ones."""
+        return PredictionAnswer(**await self._ask(given, "prediction", changes=given.change))
+
     async def picture(self, given: PictureOf) -> Response:
         """A figure as a file."""
         found = await self._ask(given, "picture", key=given.figure, kind=given.kind, **given.chosen())
@@ -287,6 +305,14 @@ class AnalysisHandlers(JobHandlers):
                 "GET", f"{_ONE}/models", OneJob, ModelsAnswer, self.models, "Elements, and verdicts with packets."
             ),
             Endpoint("GET", f"{_ONE}/replay", ReplayOf, ReplayAnswer, self.replay, "A path over a verdict's packets."),
+            Endpoint(
+                "GET",
+                f"{_ONE}/prediction",
+                PredictionOf,
+                PredictionAnswer,
+                self.prediction,
+                "Predicted effect of changes.",
+            ),
             Endpoint("GET", f"{_ONE}/picture", PictureOf, bytes, self.picture, "A figure as a file."),
             Endpoint("GET", f"{_ONE}/choices", ChoicesOf, ChoicesAnswer, self.choices, "Charts of some flows."),
             Endpoint("GET", f"{_ONE}/document", FileOf, bytes, self.document, "All of it as JSON, or as a report."),

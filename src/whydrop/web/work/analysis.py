@@ -10,6 +10,7 @@ from whydrop.show.document import Choice, Figures
 from whydrop.show.levels import Levels
 from whydrop.web.work.models import Models
 from whydrop.web.work.pages import Pages
+from whydrop.web.work.predictions import Predictions
 from whydrop.web.work.seldom import seldom
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Analysis:
             *sources, progress=lambda done, of: report(done_bytes=done, of_bytes=of), **selection
         )
         self._models = Models(self._explained, sources, selection)
+        self._predictions = Predictions(self._explained, sources)
 
     def close(self) -> None:
         """Nothing is to be kept."""
@@ -88,6 +90,10 @@ class Analysis:
     def replay(self, verdict: int, model: str) -> dict[str, Any]:
         """A path over the packets of a verdict: see :meth:`Models.replayed`."""
         return self._models.replayed(verdict, model)
+
+    def prediction(self, changes: Sequence[str]) -> dict[str, Any]:
+        """A prediction of changes: see :meth:`Predictions.of`."""
+        return self._predictions.of(changes)
 
     def picture(
         self, part: str, choice: int, key: str, kind: str, window: Window | None, flows: Sequence[str], model: str
