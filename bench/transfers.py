@@ -91,10 +91,10 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Set:
-    """What a script records.
+    """The recordings of a script.
 
     Attributes:
-        record: records into each folder, whose names they are, with a duration in seconds; what exists is left alone.
+        record: by the name of a folder, records into it for a duration in seconds; what exists is left alone.
         transfers: how many.
         modules: of the kernel, beside those of paths.
     """

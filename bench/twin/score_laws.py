@@ -101,15 +101,17 @@ def linux_of(packets: pl.DataFrame) -> Passed:
     """The queue of Linux."""
     transits_ns = packets["transit_ns"].drop_nulls()
     lost = packets.filter(pl.col("crossing") == "lost").height
-    waits_s = (transits_ns - int(transits_ns.min())).to_numpy() / 1e9  # type: ignore[call-overload]
+    waits_s = (transits_ns - int(transits_ns.min())).to_numpy() / 1e9  # type: ignore[arg-type]
     return Passed(waits_s, lost + int(packets["ce_set"].sum()))
 
 
 def replayed(packets: pl.DataFrame, path: str) -> Passed:
     """Our element over the same packets."""
-    columns = [packets[name].to_list() for name in ("time_1_ns", "ip_bytes", "flow")]
-    lost = (packets["crossing"] == "lost").to_list()
-    rows = pl.DataFrame(_core.Passages(*columns, lost, packets["transit_ns"].to_list()).replay(path)[1])
+    times, sizes, flows, transits = (
+        packets[name].to_list() for name in ("time_1_ns", "ip_bytes", "flow", "transit_ns")
+    )
+    passages = _core.Passages(times, sizes, flows, (packets["crossing"] == "lost").to_list(), transits)
+    rows = pl.DataFrame(passages.replay(path)[1])
     chosen = rows.filter(pl.col("predicted_drop") | pl.col("predicted_mark")).height
     return Passed(rows["predicted_wait_ns"].drop_nulls().to_numpy() / 1e9, chosen)
 

@@ -119,7 +119,8 @@ def goodput_bps(found: Explained) -> float:
     before = int(full["sequence"][0])
     last = int(acks["acknowledged"].max())  # type: ignore[arg-type]
     end_ns = acks.filter(pl.col("acknowledged") == last)["time_ns"].min()
-    return (last - before) * 8e9 / (int(end_ns) - int(full["time_ns"][0]))  # type: ignore[arg-type]
+    time_ns = int(end_ns) - int(full["time_ns"][0])  # type: ignore[arg-type]
+    return (last - before) * 8e9 / time_ns
 
 
 def summary(control: str, ones: list[Twins]) -> None:

@@ -41,7 +41,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// Whether the rate has ceased to grow.
+/// The growth of the rate, until it ceases.
 #[derive(Debug, Clone, Copy, Default)]
 struct FullPipe {
     rate: f64,
@@ -91,7 +91,7 @@ const ROUNDS_WITHOUT_GROWTH: u32 = 3;
 const LEAST_RTT_LASTS_NS: i64 = 10_000_000_000;
 const PROBE_RTT_NS: i64 = 200_000_000;
 const LEAST_WINDOW: f64 = 4.0;
-/// The window of the most aggregation, in rounds, and the time whose segments it may add at most.
+/// The window of the most aggregation, in rounds, and the time of which it may add the segments at most.
 const AGGREGATION_ROUNDS: u32 = 5;
 const MOST_AGGREGATION_S: f64 = 0.1;
 const NO_RTT_YET_NS: i64 = 1_000_000;

@@ -154,7 +154,7 @@ pub struct Answer {
     pub next_send_ns: i64,
 }
 
-/// What a sender repairs.
+/// Losses that a sender repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Repair {
     #[default]

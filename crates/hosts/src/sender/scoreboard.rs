@@ -18,7 +18,7 @@ pub struct Sent {
     pub retransmitted: bool,
     /// Segments delivered when it was last sent, and when the last of them was.
     delivered_before: (u64, i64),
-    /// When the segment was sent whose delivery was the latest known then.
+    /// When the segment was sent that was the latest sent of those delivered then.
     window_since_ns: i64,
 }
 

@@ -11,8 +11,8 @@ use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 /// adjusts every 15 ms, so that the delay stays near a target of 15 ms; after a quiet time bursts of 150 ms
 /// pass.
 ///
-/// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is that of the packet whose transmission
-/// began last, as in Linux: it lags behind that of a packet that arrives now. Of the optional parts of the RFC,
+/// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is that of the packet sent last,
+/// as in Linux: it lags behind that of a packet that arrives now. Of the optional parts of the RFC,
 /// turning off when idle (section 5.3) is left out.
 #[derive(Debug, Clone)]
 pub struct Pie {
@@ -30,7 +30,7 @@ pub struct Pie {
 /// How long packets waited, by the begin of their transmission.
 #[derive(Debug, Clone, Default)]
 struct Delays {
-    /// Arrival and begin of the transmission, of those whose transmission begins later than the time asked for last.
+    /// Arrival and begin of the transmission, of those sent later than the time asked for last.
     later: VecDeque<(i64, i64)>,
     last_ns: i64,
 }
@@ -40,7 +40,7 @@ impl Delays {
         self.later.push_back((arrived_ns, start_ns));
     }
 
-    /// The wait of the packet whose transmission began last; 0 if it left an empty queue. Times never decrease.
+    /// The wait of the packet sent last; 0 if it left an empty queue. Times never decrease.
     fn at(&mut self, time_ns: i64) -> i64 {
         while let Some(&(arrived_ns, start_ns)) = self.later.front() {
             if start_ns > time_ns {
