@@ -6,7 +6,9 @@ programs that tools/test-programs installs.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -14,8 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +36,7 @@ MOST_PER_TRANSFER_S = 200.0
 MOST_FOR_BOOT_S = 600.0
 MODULES = (
     *("veth", "sch_netem", "sch_htb", "sch_ingress", "act_police", "cls_matchall"),
-    *("sch_fq", "sch_fq_codel", "sch_codel", "sch_pie", "sch_red", "tcp_bbr"),
+    *("sch_fq", "sch_fq_codel", "sch_codel", "sch_pie", "sch_fq_pie", "sch_red", "sch_cake", "tcp_bbr"),
 )
 
 # Programs are started once before time matters: they come out of the guest's memory then.
@@ -59,6 +61,7 @@ class Line:
         queue: queue at the bottleneck, in tc's syntax.
         police: policer before the bottleneck, in tc's syntax.
         ecn: true if both hosts ask for ECN.
+        in_turn: packets leave one after the other even after an idle time, when the shaper's own burst is two packets.
     """
 
     rtt_ms: float
@@ -66,6 +69,100 @@ class Line:
     queue: str = "pfifo limit 1000"
     police: str | None = None
     ecn: bool = False
+    in_turn: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A path, and senders of as much as they can send.
+
+    Attributes:
+        line: the path.
+        control: the congestion control of the senders.
+        pace: pacing rate of each on the wire, in bit/s with a suffix; ``None`` without one.
+        flows: connections.
+    """
+
+    line: Line
+    control: str = "cubic"
+    pace: str | None = None
+    flows: int = 1
+
+
+@dataclass(frozen=True)
+class Set:
+    """The recordings of a script.
+
+    Attributes:
+        record: by the name of a folder, records into it for a duration in seconds; what exists is left alone.
+        transfers: how many.
+        modules: of the kernel, beside those of paths.
+    """
+
+    record: Mapping[str, Callable[[Path, int], None]]
+    transfers: int
+    modules: Sequence[str] = ()
+
+
+def main(
+    script: str,
+    about: str | None,
+    sets: Sequence[str],
+    wanted: Callable[[argparse.Namespace], Set],
+    duration_s: int,
+    options: Mapping[str, tuple[str, str]] | None = None,
+) -> int:
+    """Record what a command line asks for, inside of the machine; return the exit status.
+
+    Args:
+        script: the file of the caller, which runs inside once more.
+        about: its help.
+        sets: the names of its sets.
+        wanted: what to record for the options ``set``, ``folder`` and those in ``options``.
+        duration_s: of a transfer, unless the command line has another.
+        options: default and help of further ones, by name.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=sets)
+    parser.add_argument("folder", type=Path, help="where captures go")
+    parser.add_argument(
+        "--duration", type=int, default=duration_s, help=f"seconds of each transfer (default: {duration_s})"
+    )
+    for name, (default, meaning) in (options or {}).items():
+        parser.add_argument(f"--{name}", default=default, help=meaning)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    given.folder = given.folder.resolve()
+    found = wanted(given)
+    if given.inside:
+        for name, record in found.record.items():
+            record(given.folder / name, given.duration)
+        print(DONE, flush=True)
+        return 0
+    for name in found.record:
+        (given.folder / name).mkdir(parents=True, exist_ok=True)
+    words = [given.set, str(given.folder), "--duration", str(given.duration), "--inside"]
+    words += [f"--{name}={getattr(given, name)}" for name in options or {}]
+    return boot(given.folder, [script, *words], found.transfers, found.modules)
+
+
+def of_scenarios(scenarios: Mapping[str, Scenario]) -> Set:
+    """The recordings of scenarios, each in a folder of its name: captures of both ends, and truth.json."""
+    record = {name: functools.partial(record_scenario, scenario) for name, scenario in scenarios.items()}
+    return Set(record, len(record))
+
+
+def record_scenario(scenario: Scenario, folder: Path, duration_s: int) -> None:
+    """Record one transfer at both ends."""
+    if (folder / "truth.json").exists():
+        return
+    with Network() as network:
+        ends = build(network, scenario.line)
+        captures = [folder / f"{point}.pcap.zst" for point in "by"]
+        measured = transfer(ends, scenario.control, captures, duration_s, scenario.pace, scenario.flows)
+    truth = asdict(scenario) | {"duration_s": duration_s, "iperf3": measured}
+    (folder / "truth.json").write_text(json.dumps(truth, indent=1))
+    print(folder.name, measured, flush=True)
 
 
 def boot(folder: Path, words: Sequence[str], transfers: int, modules: Sequence[str] = ()) -> int:
@@ -94,7 +191,7 @@ def build(network: Network, line: Line) -> tuple[Host, Host]:
     out, back = network.link(router, receiver)
     network.start()
     for command in bottleneck_commands(out.name, line.rate, line.queue) if line.rate else ():
-        out.tc(command)
+        out.tc(command.replace("burst 1600", "burst 1") if line.in_turn else command)
     # All of the delay is on the path of acknowledgments: it is never the bottleneck there.
     back.tc(f"qdisc replace dev {{}} root netem limit 100000 delay {line.rtt_ms}ms")
     if line.police:
@@ -106,7 +203,12 @@ def build(network: Network, line: Line) -> tuple[Host, Host]:
 
 
 def transfer(
-    ends: tuple[Host, Host], control: str, captures: Sequence[Path], duration_s: int, pace: str | None = None
+    ends: tuple[Host, Host],
+    control: str,
+    captures: Sequence[Path],
+    duration_s: int,
+    pace: str | None = None,
+    flows: int = 1,
 ) -> dict[str, object]:
     """Record one transfer of iperf3; return what it measured.
 
@@ -116,6 +218,7 @@ def transfer(
         captures: where the packets go that the sender sees and, if given, those that the receiver sees; ``.pcap.zst``.
         duration_s: how long data are sent.
         pace: pacing rate of the sender on the wire, in bit/s with a suffix such as M; ``None`` without one.
+        flows: connections with data.
     """
     sender, receiver = ends
     interface = next(iter(sender.interfaces.values()))
@@ -134,6 +237,7 @@ def transfer(
         listening.append(host.popen([*words, "--time-stamp-precision=nano", "-Z", "root", "-w", str(file), "tcp"]))
         listening[-1].wait_for("listening on")
     words = ["iperf3", "-c", receiver.address, "-p", str(PORT), "-C", control, "-t", str(duration_s), "-i", "0", "-J"]
+    words += ["-P", str(flows)] if flows > 1 else []
     with without_tick():
         output = sender.run(words, check=False).stdout
     for program in (*listening, server):

@@ -8,28 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from transfers import Line
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A path, and a sender of as much as it can send.
-
-    Attributes:
-        line: the path.
-        control: the congestion control of the sender.
-        pace: its pacing rate on the wire, in bit/s with a suffix; ``None`` without one.
-    """
-
-    line: Line
-    control: str = "cubic"
-    pace: str | None = None
-
+from transfers import Line, Scenario
 
 # Paths and changes on which predictions were tuned.
 _SEEN = {

@@ -11,6 +11,7 @@ that exists is not recorded again. Needs root, and the programs that tools/test-
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from dataclasses import asdict
@@ -20,36 +21,23 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from paths import CONTROLS, MODULES, SETS  # noqa: E402
-from transfers import DONE, Line, boot, build, transfer  # noqa: E402
+from transfers import Line, Set, build, main, transfer  # noqa: E402
 
 from lab.network import Network  # type: ignore[import-not-found]  # noqa: E402
 
 DURATION_S = 12
+OPTIONS = {
+    "only": (",".join(CONTROLS), "congestion controls, separated by commas"),
+    "paths": ("", "kinds of paths, separated by commas (default: all)"),
+}
 
 
-def main() -> int:
-    """Record a set; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", choices=SETS)
-    parser.add_argument("folder", type=Path, help="where captures go")
-    parser.add_argument("--only", default=",".join(CONTROLS), help="congestion controls, separated by commas")
-    parser.add_argument("--paths", default="", help="kinds of paths, separated by commas (default: all)")
-    parser.add_argument("--duration", type=int, default=DURATION_S, help="seconds of each transfer (default: 12)")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    controls = given.only.split(",")
-    lines = {kind: line for kind, line in SETS[given.set].items() if not given.paths or kind in given.paths.split(",")}
-    folder = given.folder.resolve() / given.set
-    if given.inside:
-        for kind, line in lines.items():
-            record(line, controls, folder / kind, given.duration)
-        print(DONE, flush=True)
-        return 0
-    for kind in lines:
-        (folder / kind).mkdir(parents=True, exist_ok=True)
-    words = [given.set, str(folder.parent), "--only", given.only, "--paths", given.paths]
-    words = [__file__, *words, "--duration", str(given.duration), "--inside"]
-    return boot(folder, words, len(lines) * len(controls), MODULES)
+def wanted(given: argparse.Namespace) -> Set:
+    """The chosen controls over the chosen paths."""
+    controls, kinds = given.only.split(","), given.paths.split(",")
+    lines = {kind: line for kind, line in SETS[given.set].items() if not given.paths or kind in kinds}
+    each = {f"{given.set}/{kind}": functools.partial(record, line, controls) for kind, line in lines.items()}
+    return Set(each, len(lines) * len(controls), MODULES)
 
 
 def record(line: Line, controls: list[str], folder: Path, duration_s: int) -> None:
@@ -70,4 +58,4 @@ def record(line: Line, controls: list[str], folder: Path, duration_s: int) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__file__, __doc__, list(SETS), wanted, DURATION_S, OPTIONS))

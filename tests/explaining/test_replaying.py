@@ -123,7 +123,7 @@ def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="different lengths"):
         _core.Passages([1, 2], [1], [0], [None], [None])
     empty = polars.DataFrame(_core.Passages([], [], [], [], []).replay("line:rate=1M")[1])
-    assert empty.columns == ["level_bytes", "predicted_drop", "predicted_wait_ns"]
+    assert empty.columns == ["level_bytes", "predicted_drop", "predicted_mark", "predicted_wait_ns"]
 
 
 def test_the_elements_have_the_fields_and_units_that_texts_have():

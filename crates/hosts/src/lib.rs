@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod autotuning;
 mod control;
 mod host;
 mod receiver;

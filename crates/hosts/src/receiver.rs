@@ -1,5 +1,6 @@
 //! The receiving half of a TCP connection: what it acknowledges, when, and with which window.
 
+use crate::autotuning::Autotuning;
 use crate::segment::{Range, SackBlocks};
 
 /// The behaviour of a receiver. Defaults are Linux's.
@@ -19,6 +20,8 @@ pub struct ReceiverConfig {
     pub buffer_bytes: u64,
     /// The window grows from this by twice the arriving data, up to the buffer.
     pub initial_window_bytes: u64,
+    /// The window grows as Linux's does, and each segment that lets it grow is acknowledged.
+    pub autotunes: bool,
     /// How fast the application reads; immediately if `None`.
     pub read_rate_bps: Option<u64>,
     pub timestamps: bool,
@@ -43,6 +46,7 @@ impl Default for ReceiverConfig {
             quick_acks: 16,
             buffer_bytes: 6_291_456,
             initial_window_bytes: 64_240,
+            autotunes: false,
             read_rate_bps: None,
             timestamps: true,
             sack: true,
@@ -81,6 +85,7 @@ pub struct Receiver {
     /// The span in which the application does not read.
     stopped: Option<(i64, i64)>,
     last_data_ns: i64,
+    autotuning: Option<Autotuning>,
     /// Right edge of the window as last advertised: it never moves back (RFC 9293, 3.8.6).
     advertised: u64,
 }
@@ -101,6 +106,8 @@ impl Receiver {
             read_at_ns: 0,
             stopped: None,
             last_data_ns: i64::MIN,
+            autotuning: (config.autotunes)
+                .then(|| Autotuning::new(config.initial_window_bytes, config.buffer_bytes, mss)),
             advertised: 1 + config.initial_window_bytes,
         }
     }
@@ -111,7 +118,17 @@ impl Receiver {
     }
 
     fn buffer_bytes(&self) -> u64 {
+        if let Some(autotuning) = &self.autotuning {
+            return autotuning.window_bytes();
+        }
         (self.config.initial_window_bytes + 2 * (self.next - 1)).min(self.config.buffer_bytes)
+    }
+
+    /// Adds the time of the acknowledgment that a data segment echoes.
+    pub fn on_echo(&mut self, now_ns: i64, echo_ns: i64) {
+        if let Some(autotuning) = &mut self.autotuning {
+            autotuning.on_echo(now_ns, echo_ns);
+        }
     }
 
     /// Lets the application read as much as it can until now.
@@ -165,6 +182,11 @@ impl Receiver {
         }
         // the acknowledgment of a retransmission counts as delayed until then
         self.last_data_ns = now_ns;
+        let received = if start > self.next { self.next } else { end };
+        let (autotuning, mss) = (self.autotuning.as_mut(), self.mss);
+        if autotuning.is_some_and(|window| window.on_data(now_ns, received, mss)) {
+            self.quick_acks_left = self.quick_acks_left.max(1);
+        }
         if start > self.next {
             self.store((start, end));
             return true;

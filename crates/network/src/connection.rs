@@ -242,6 +242,9 @@ impl Connection {
             }
             return reaction;
         }
+        if let Some(echo_ns) = self.client.echoed_ns(segment) {
+            self.receiver.on_echo(now_ns, echo_ns);
+        }
         if self
             .receiver
             .on_data(now_ns, segment.sequence, segment.end())

@@ -27,10 +27,8 @@ impl Control {
     pub(crate) fn algorithm(self) -> Algorithm {
         match self {
             Control::Cubic => Algorithm::Cubic,
-            Control::Reno => Algorithm::NewReno,
-            Control::Bbr => Algorithm::Bbr {
-                long_term_rate: true,
-            },
+            Control::Reno => Algorithm::Reno,
+            Control::Bbr => Algorithm::LinuxBbr,
         }
     }
 }
@@ -133,6 +131,8 @@ impl Flow {
                     bytes.min(standard.initial_window_bytes)
                 }),
             sack: self.sack,
+            // Receive offload joins segments before they are acknowledged.
+            autotunes: self.receive_window_bytes.is_none() && self.segments_per_ack <= 2,
             ..standard
         }
     }

@@ -90,6 +90,13 @@ pub fn replayed(packets: &[Modelled]) -> Result<RecordBatch, ArrowError> {
             false,
         ),
         (
+            "predicted_mark",
+            (packets.iter().map(|packet| packet.marked))
+                .collect::<Vec<bool>>()
+                .array(),
+            false,
+        ),
+        (
             "predicted_wait_ns",
             nullable(packets.iter().map(wait_ns).collect(), -1),
             true,

@@ -74,7 +74,7 @@ impl Passages {
     }
 
     /// A comparison of a path with what happened, and a table with a row for each packet: `level_bytes`,
-    /// `predicted_drop`, `predicted_wait_ns`.
+    /// `predicted_drop`, `predicted_mark`, `predicted_wait_ns`.
     fn replay<'py>(
         &self,
         py: Python<'py>,

@@ -217,8 +217,8 @@ class Explanation(Explained):
         Returns:
             A frame with a row for each packet: ``time_ns``, ``flow``, ``ip_bytes``, ``lost`` (null where unknown),
             ``seen_wait_ns`` (delay above that of the fastest packet), ``level_bytes`` (tokens in the bucket, or queued
-            bytes), ``predicted_drop``, ``predicted_wait_ns``. It has no rows where the verdict concerns no losses and
-            no queue.
+            bytes), ``predicted_drop``, ``predicted_mark`` (all packets count as ECN-capable),
+            ``predicted_wait_ns``. It has no rows where the verdict concerns no losses and no queue.
 
         Raises:
             whydrop.ModelError: the path makes no sense; the message says what was expected.

@@ -14,6 +14,8 @@ pub struct Modelled {
     /// The level that it finds: tokens in a bucket, or queued bytes; NaN if the model gives none.
     pub level_bytes: f64,
     pub dropped: bool,
+    /// It leaves with Congestion Experienced set; all packets count as ECN-capable.
+    pub marked: bool,
     /// Time from arrival to departure, less that of a packet of its size that finds the path idle; NaN if
     /// dropped.
     pub wait_s: f64,
@@ -24,6 +26,7 @@ impl Modelled {
     pub const PASSES: Self = Self {
         level_bytes: f64::NAN,
         dropped: false,
+        marked: false,
         wait_s: 0.0,
     };
 }
@@ -218,6 +221,7 @@ fn modelled(
         .map(|((level_bytes, outcome), (arrival, _))| Modelled {
             level_bytes,
             dropped: outcome.is_dropped(),
+            marked: matches!(outcome, Outcome::Marked { .. }),
             wait_s: wait_s(arrival, outcome, idle),
         })
         .collect()

@@ -1,11 +1,10 @@
 //! A sender that models its path instead of increasing its rate until packets are lost.
 
-use super::long_term::{Counts, LongTerm};
 use super::{Acked, Controller, PathSample};
 
 /// A minimal model of BBR: the start-up, the drain, and the steady state of draft-ietf-ccwg-bbr (section 5.3), with the
 /// largest delivery rate of ten round trips and the least round trip of ten seconds, paced by eight phases of gain, and
-/// a window of twice the product. Losses and marks change its long-term rate at most: the bounds that the draft sets
+/// a window of twice the product. Losses and marks do not matter to it: the bounds that the draft sets
 /// after them (inflight_hi, inflight_lo, bw_lo), its adaptation to aggregation and its randomised waits between probes
 /// are not modelled.
 #[derive(Debug)]
@@ -20,7 +19,6 @@ pub struct Bbr {
     growth: Growth,
     least_rtt: Option<(i64, i64)>,
     initial_window: f64,
-    long_term: Option<LongTerm>,
 }
 
 /// The growth of the flight in start-up, less half of the segments delivered meanwhile.
@@ -65,7 +63,7 @@ const PROBE_RTT_NS: i64 = 200_000_000;
 const PROBE_RTT_WINDOW: f64 = 4.0;
 
 impl Bbr {
-    pub fn new(initial_window: f64, long_term_rate: bool) -> Self {
+    pub fn new(initial_window: f64) -> Self {
         Self {
             phase: Phase::Startup,
             rates: [0.0; RATE_ROUNDS],
@@ -75,36 +73,12 @@ impl Bbr {
             growth: Growth::default(),
             least_rtt: None,
             initial_window,
-            long_term: long_term_rate.then(LongTerm::default),
         }
     }
 
     /// The path's rate, segments per second.
     fn bottleneck_rate(&self) -> f64 {
-        let largest = || self.rates.iter().copied().fold(0.0, f64::max);
-        self.long_term_rate().unwrap_or_else(largest)
-    }
-
-    fn long_term_rate(&self) -> Option<f64> {
-        self.long_term.as_ref().and_then(LongTerm::rate)
-    }
-
-    fn note_losses(&mut self, path: PathSample, new_round: bool) {
-        let counts = Counts {
-            now_ns: path.now_ns,
-            delivered: path.delivered,
-            lost: path.lost,
-            starved: path.starved,
-            new_round,
-            is_steady: matches!(self.phase, Phase::Probe { .. }),
-        };
-        let long_term = self.long_term.as_mut();
-        if long_term.is_some_and(|long_term| long_term.on_ack(counts)) {
-            self.phase = Phase::Probe {
-                place: 2,
-                since_ns: path.now_ns,
-            };
-        }
+        self.rates.iter().copied().fold(0.0, f64::max)
     }
 
     fn is_starting(&self) -> bool {
@@ -115,7 +89,6 @@ impl Bbr {
         match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Probe { .. } if self.long_term_rate().is_some() => 1.0,
             Phase::Probe { place, .. } => CYCLE[place],
             Phase::ProbeRtt { .. } => 1.0,
         }
@@ -259,7 +232,6 @@ impl Controller for Bbr {
                 let present = &mut self.rates[RATE_ROUNDS - 1];
                 *present = present.max(sample.segments_per_s);
             }
-            self.note_losses(path, new_round);
             if new_round && !starved {
                 self.look_for_growth();
             }
@@ -303,12 +275,15 @@ mod tests {
 
     /// Successive round trips, acknowledged at these rates.
     fn at_rates(rates: &[f64]) -> Bbr {
-        let mut bbr = Bbr::new(10.0, false);
+        let mut bbr = Bbr::new(10.0);
         let mut delivered = 0;
         for (round, &segments_per_s) in (1..).zip(rates) {
             let sample = RateSample {
                 segments_per_s,
                 delivered_before: delivered,
+                latest_before: delivered,
+                whole_per_s: segments_per_s,
+                is_valid: true,
             };
             let in_flight = bbr.window() as usize;
             delivered += in_flight as u64;

@@ -1,6 +1,7 @@
 //! CUBIC (RFC 9438) as in Linux (`net/ipv4/tcp_cubic.c`): windows are whole packets, and grow by one for each so many
 //! that are acknowledged.
 
+use super::whole::Whole;
 use super::{Acked, Controller};
 
 /// Multiplicative decrease: 717 of 1024 (RFC 9438, section 4.6: 0.7).
@@ -23,8 +24,7 @@ pub struct Cubic {
     /// The window before the last reduction; 0 before the first.
     w_max: f64,
     epoch: Option<Epoch>,
-    /// Packets acknowledged since the window last grew.
-    counted: f64,
+    whole: Whole,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,20 +96,8 @@ impl Controller for Cubic {
         let w_max = self.w_max;
         let epoch = (self.epoch).get_or_insert_with(|| Epoch::new(acked.now_ns, cwnd, w_max));
         epoch.update(cwnd, acked, w_max);
-        // `tcp_cong_avoid_ai`.
         let each = epoch.packets_each;
-        let mut cwnd = cwnd;
-        if self.counted >= each {
-            self.counted = 0.0;
-            cwnd += 1.0;
-        }
-        self.counted += acked.packets;
-        if self.counted >= each {
-            let grown = (self.counted / each).floor();
-            self.counted -= grown * each;
-            cwnd += grown;
-        }
-        cwnd
+        self.whole.grow(cwnd, each, acked.packets)
     }
 
     fn on_loss(&mut self, cwnd: f64, _in_flight: f64) -> f64 {

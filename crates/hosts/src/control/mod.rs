@@ -4,9 +4,13 @@ mod bbr;
 mod cubic;
 mod fixed;
 mod hystart;
+mod linux_bbr;
 mod long_term;
 mod new_reno;
+mod reno;
+mod whole;
 mod window;
+mod windowed_max;
 
 use std::fmt::Debug;
 
@@ -15,7 +19,9 @@ use bbr::Bbr;
 use cubic::Cubic;
 use fixed::Fixed;
 pub use hystart::Sampled;
+use linux_bbr::LinuxBbr;
 use new_reno::NewReno;
+use reno::Reno;
 pub use window::Congestion;
 
 /// The algorithm of a sender.
@@ -25,13 +31,14 @@ pub enum Algorithm {
     Cubic,
     /// RFC 5681 with the recovery of RFC 6675.
     NewReno,
+    /// The same in Linux's arithmetic.
+    Reno,
     /// The initial window throughout, whatever is lost: with pacing at this rate, like BBR between its probes.
     FixedRate { rate_bps: u64 },
     /// A model of the steady state of draft-ietf-ccwg-bbr.
-    Bbr {
-        /// Keep the rate that a policer lets pass, as Linux's BBRv1 does.
-        long_term_rate: bool,
-    },
+    Bbr,
+    /// BBR's first version, as in Linux 6.1.
+    LinuxBbr,
 }
 
 impl Algorithm {
@@ -39,8 +46,10 @@ impl Algorithm {
         match self {
             Self::Cubic => Box::<Cubic>::default(),
             Self::NewReno => Box::new(NewReno),
+            Self::Reno => Box::<Reno>::default(),
             Self::FixedRate { .. } => Box::new(Fixed),
-            Self::Bbr { long_term_rate } => Box::new(Bbr::new(initial_window, long_term_rate)),
+            Self::Bbr => Box::new(Bbr::new(initial_window)),
+            Self::LinuxBbr => Box::new(LinuxBbr::new(initial_window)),
         }
     }
 }
@@ -68,6 +77,17 @@ pub trait Controller: Debug + Send {
         None
     }
 
+    /// Adds an acknowledgment after losses were detected; returns the window that a model of the path sets.
+    fn on_answer(&mut self, _answer: Answer) -> Option<f64> {
+        None
+    }
+
+    /// Reacts to an expired retransmission timer, with this many segments still in flight; returns the window, if it is
+    /// not one segment.
+    fn on_timeout(&mut self, _in_flight: f64) -> Option<f64> {
+        None
+    }
+
     /// Returns whether a start-up other than slow start lasts, if there is one.
     fn in_startup(&self) -> Option<bool> {
         None
@@ -81,6 +101,11 @@ pub trait Controller: Debug + Send {
     /// The rate of a control that paces by itself, segments per second.
     fn pacing_rate(&self, _smoothed_rtt_ns: i64) -> Option<f64> {
         None
+    }
+
+    /// True if the host itself paces: it does not pace the first segments, and makes up for some of its lateness.
+    fn paces_in_its_host(&self) -> bool {
+        false
     }
 }
 
@@ -104,4 +129,36 @@ pub struct PathSample {
     pub lost: u64,
     /// The application had no more data to send.
     pub starved: bool,
+}
+
+/// An acknowledgment after losses were detected.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    pub now_ns: i64,
+    pub rate: Option<RateSample>,
+    pub rtt_ns: Option<i64>,
+    pub smoothed_rtt_ns: i64,
+    /// Segments in flight, now and before it.
+    pub in_flight: usize,
+    pub in_flight_before: usize,
+    /// Segments delivered and detected as lost since the beginning, and by this acknowledgment.
+    pub delivered: u64,
+    pub newly_delivered: u64,
+    pub lost: u64,
+    pub newly_lost: u64,
+    /// The application had no more data to send.
+    pub starved: bool,
+    pub cwnd: f64,
+    pub repair: Repair,
+    /// When pacing permits the next segment.
+    pub next_send_ns: i64,
+}
+
+/// Losses that a sender repairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repair {
+    #[default]
+    None,
+    Losses,
+    Timeout,
 }

@@ -1,7 +1,7 @@
 //! The congestion window: slow start, and what happens to every window after silence.
 
 use super::hystart::{HyStart, Sampled};
-use super::{Acked, Algorithm, Controller, PathSample};
+use super::{Acked, Algorithm, Answer, Controller, PathSample};
 
 #[derive(Debug)]
 pub struct Congestion {
@@ -56,6 +56,20 @@ impl Congestion {
     /// Sets the window that a model of the path wants.
     pub fn on_path(&mut self, sample: PathSample) {
         if let Some(cwnd) = self.controller.on_ack(sample) {
+            self.cwnd = cwnd;
+        }
+    }
+
+    /// Sets the window that a model of the path wants after losses were detected.
+    pub fn on_answer(&mut self, answer: Answer) {
+        if let Some(cwnd) = self.controller.on_answer(answer) {
+            self.cwnd = cwnd;
+        }
+    }
+
+    /// Sets the window of a model of the path after a timeout, with this many segments still in flight.
+    pub fn after_timeout(&mut self, in_flight: f64) {
+        if let Some(cwnd) = self.controller.on_timeout(in_flight) {
             self.cwnd = cwnd;
         }
     }

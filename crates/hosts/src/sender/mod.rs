@@ -7,7 +7,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 
-use crate::control::{Algorithm, Congestion, PathSample, Sampled};
+use crate::control::{Algorithm, Answer, Congestion, PathSample, Sampled};
 use crate::segment::{Range, Reason};
 use pacing::Pacer;
 pub use pacing::{Pace, Pacing};
@@ -327,6 +327,8 @@ impl Sender {
         let duplicate = is_duplicate_sack(ack.acknowledgment, ack.sack);
         let blocks = if duplicate { &ack.sack[1..] } else { ack.sack };
         let advanced = ack.acknowledgment > self.una;
+        let (in_flight_before, delivered_before) = (self.board.pipe(), self.board.delivered());
+        let lost_until_now = self.board.losses_found();
         let mut delivered = self.board.on_ack(
             now_ns,
             ack.acknowledgment,
@@ -376,12 +378,27 @@ impl Sender {
         };
         self.move_recovery(ack.echo_ns, advanced, again);
         let progress = Progress {
-            acked: delivered.acked,
             delivered: delivered.arrived,
             advanced,
             more_lost: self.board.losses_found() > lost_before,
         };
         self.move_window(now_ns, progress);
+        self.congestion.on_answer(Answer {
+            now_ns,
+            rate: delivered.rate,
+            rtt_ns: delivered.sent_once_ns.map(|sent_ns| now_ns - sent_ns),
+            smoothed_rtt_ns: self.rtt.smoothed_ns(),
+            in_flight: self.board.pipe(),
+            in_flight_before,
+            delivered: self.board.delivered(),
+            newly_delivered: self.board.delivered() - delivered_before,
+            lost: self.board.losses_found(),
+            newly_lost: self.board.losses_found() - lost_until_now,
+            starved: self.next == self.written,
+            cwnd: self.congestion.cwnd,
+            repair: self.recovery.repair(),
+            next_send_ns: self.pacer.next_ns(),
+        });
         self.restart_timers(now_ns, advanced);
     }
 
@@ -548,6 +565,7 @@ impl Sender {
             rtt_ns,
             slow_start,
             own_bytes_per_s: self.own_pace().map(|rate| rate * wire_mss),
+            in_host: self.congestion.controller().paces_in_its_host(),
         };
         self.pacer.on_sent(now_ns, wire_bytes, pace);
     }

@@ -19,7 +19,13 @@ pub struct Pace {
     pub slow_start: bool,
     /// The rate of a congestion control that paces by itself.
     pub own_bytes_per_s: Option<f64>,
+    /// The host itself paces at that rate.
+    pub in_host: bool,
 }
+
+/// Linux's hosts do not pace so many segments at the start of a connection; later they make up for up to half of the gap
+/// between packets if the one before was late.
+const UNPACED: u64 = 10;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Pacer {
@@ -27,6 +33,7 @@ pub struct Pacer {
     next_ns: i64,
     /// A packet waits for its turn.
     waiting: bool,
+    sent: u64,
 }
 
 impl Pacer {
@@ -35,6 +42,7 @@ impl Pacer {
             pacing,
             next_ns: i64::MIN,
             waiting: false,
+            sent: 0,
         }
     }
 
@@ -43,6 +51,11 @@ impl Pacer {
         // Without pacing the next time never changes.
         self.waiting = now_ns < self.next_ns;
         !self.waiting
+    }
+
+    /// When the next packet may leave.
+    pub fn next_ns(&self) -> i64 {
+        self.next_ns
     }
 
     pub fn on_sent(&mut self, now_ns: i64, wire_bytes: u64, pace: Pace) {
@@ -59,7 +72,13 @@ impl Pacer {
             }
         };
         let gap_ns = (wire_bytes as f64 * 1e9 / bytes_per_s.max(1.0)) as i64;
-        self.next_ns = self.next_ns.max(now_ns) + gap_ns;
+        self.sent += 1;
+        if !pace.in_host {
+            self.next_ns = self.next_ns.max(now_ns) + gap_ns;
+        } else if self.sent > UNPACED {
+            let late_ns = now_ns.saturating_sub(self.next_ns).max(0);
+            self.next_ns = self.next_ns.max(now_ns) + gap_ns - late_ns.min(gap_ns / 2);
+        }
     }
 
     /// True if a packet that is otherwise permitted waits for its turn.

@@ -1,6 +1,7 @@
 //! Recovery from losses: its beginning and end, how much may be sent meanwhile, and how it is undone.
 
 use super::Sender;
+use crate::control::Repair;
 
 /// A sender's state of recovery.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,14 @@ pub(super) enum Recovery {
 }
 
 impl Recovery {
+    pub fn repair(&self) -> Repair {
+        match self {
+            Recovery::Open => Repair::None,
+            Recovery::Fast { .. } => Repair::Losses,
+            Recovery::Timeout { .. } => Repair::Timeout,
+        }
+    }
+
     pub fn on_sent(&mut self) {
         if let Recovery::Fast { prr_out, .. } = self {
             *prr_out += 1;
@@ -29,8 +38,6 @@ impl Recovery {
 /// The effect of an acknowledgment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
-    /// Segments acknowledged cumulatively.
-    pub acked: u32,
     /// Segments newly known to have arrived.
     pub delivered: u32,
     /// The cumulative acknowledgment moved.
@@ -172,7 +179,7 @@ impl Sender {
             }
             Recovery::Open | Recovery::Timeout { .. } if progress.advanced && grows => {
                 self.congestion
-                    .on_acked(now_ns, f64::from(progress.acked), self.rtt.min_ns());
+                    .on_acked(now_ns, f64::from(progress.delivered), self.rtt.min_ns());
             }
             _ => {}
         }
@@ -202,6 +209,7 @@ impl Sender {
         self.congestion.on_timeout(self.board.len() as f64, reduce);
         self.board.forget_unnamed();
         self.board.mark_all_lost(now_ns, self.config.rack);
+        self.congestion.after_timeout(self.board.pipe() as f64);
         self.recover = self.next;
         self.recovery = Recovery::Timeout { high: self.next };
         self.timer.backoff += 1;

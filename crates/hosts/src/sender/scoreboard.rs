@@ -18,6 +18,8 @@ pub struct Sent {
     pub retransmitted: bool,
     /// Segments delivered when it was last sent, and when the last of them was.
     delivered_before: (u64, i64),
+    /// When the segment was sent that was the latest sent of those delivered then.
+    window_since_ns: i64,
 }
 
 /// The data that one acknowledgment reports as delivered.
@@ -43,6 +45,12 @@ pub struct RateSample {
     pub segments_per_s: f64,
     /// Segments delivered in total when it was sent: identifies rounds.
     pub delivered_before: u64,
+    /// The same of the segment that was sent last.
+    pub latest_before: u64,
+    /// The same rate over all segments that the acknowledgment delivers, and not faster than they were sent.
+    pub whole_per_s: f64,
+    /// The time is no shorter than the least round trip: shorter ones are of acknowledgments that came together.
+    pub is_valid: bool,
 }
 
 /// RACK's state (RFC 8985, section 5.2): the most recently sent segment that has been delivered.
@@ -72,7 +80,19 @@ pub struct Scoreboard {
     counted_below: u64,
     /// Segments delivered since the beginning, and when the last of them was.
     delivered: (u64, i64),
+    /// The latest sent of the delivered segments, when it was sent and its end.
+    latest_sent: (i64, u64),
+    /// By the present acknowledgment.
+    measured: Option<Measured>,
     pub rack: Rack,
+}
+
+/// The times over which a rate is measured: of deliveries and of transmissions, and the segments delivered before.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    before: u64,
+    before_ns: i64,
+    sending_ns: i64,
 }
 
 impl Scoreboard {
@@ -124,6 +144,7 @@ impl Scoreboard {
     pub fn on_sent(&mut self, start: u64, end: u64, now_ns: i64) {
         if self.segments.is_empty() {
             self.delivered.1 = now_ns;
+            self.latest_sent.0 = now_ns;
         }
         self.segments.push_back(Sent {
             start,
@@ -134,6 +155,7 @@ impl Scoreboard {
             lost: false,
             retransmitted: false,
             delivered_before: self.delivered,
+            window_since_ns: self.latest_sent.0,
         });
     }
 
@@ -156,6 +178,7 @@ impl Scoreboard {
         let segment = &mut self.segments[place];
         segment.sent_ns = now_ns;
         segment.delivered_before = self.delivered;
+        segment.window_since_ns = self.latest_sent.0;
         segment.transmissions += 1;
         if segment.lost && !segment.retransmitted {
             segment.retransmitted = true;
@@ -175,6 +198,7 @@ impl Scoreboard {
         min_rtt_ns: i64,
     ) -> Delivered {
         let mut delivered = Delivered::default();
+        self.measured = None;
         while let Some(segment) = self.segments.front().copied().filter(|s| s.end <= una) {
             self.segments.pop_front();
             delivered.acked += 1;
@@ -206,7 +230,19 @@ impl Scoreboard {
                 }
             }
         }
+        self.complete(now_ns, min_rtt_ns, &mut delivered);
         delivered
+    }
+
+    /// Completes the rate sample when all segments of an acknowledgment are counted.
+    fn complete(&self, now_ns: i64, min_rtt_ns: i64, delivered: &mut Delivered) {
+        if let (Some(measured), Some(rate)) = (self.measured, &mut delivered.rate) {
+            let time_ns = measured.sending_ns.max(now_ns - measured.before_ns);
+            rate.latest_before = measured.before;
+            rate.is_valid = time_ns >= min_rtt_ns.max(1);
+            rate.whole_per_s =
+                (self.delivered.0 - measured.before) as f64 * 1e9 / time_ns.max(1) as f64;
+        }
     }
 
     /// Registers that a segment has arrived; `earlier`: a transmission before its last one.
@@ -256,7 +292,19 @@ impl Scoreboard {
                 segments_per_s: (self.delivered.0 - before) as f64 * 1e9
                     / (now_ns - before_ns) as f64,
                 delivered_before: before,
+                latest_before: before,
+                whole_per_s: 0.0,
+                is_valid: false,
             });
+        }
+        let sent = (segment.sent_ns, segment.end);
+        if self.measured.is_none() || sent > self.latest_sent {
+            self.measured = Some(Measured {
+                before,
+                before_ns,
+                sending_ns: segment.sent_ns - segment.window_since_ns,
+            });
+            self.latest_sent = sent;
         }
     }
 

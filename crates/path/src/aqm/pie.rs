@@ -1,5 +1,7 @@
 //! Proportional integral controller enhanced (RFC 8033).
 
+use std::collections::VecDeque;
+
 use crate::element::with_overhead;
 use crate::queue::Places;
 use crate::transmitter::Transmitter;
@@ -9,8 +11,9 @@ use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 /// adjusts every 15 ms, so that the delay stays near a target of 15 ms; after a quiet time bursts of 150 ms
 /// pass.
 ///
-/// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is the exact one of the modelled link,
-/// not an estimate. Of the optional parts of the RFC, turning off when idle (section 5.3) is left out.
+/// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is that of the packet sent last,
+/// as in Linux: it lags behind that of a packet that arrives now. Of the optional parts of the RFC,
+/// turning off when idle (section 5.3) is left out.
 #[derive(Debug, Clone)]
 pub struct Pie {
     line: Transmitter,
@@ -19,8 +22,41 @@ pub struct Pie {
     target_ns: i64,
     marks: bool,
     places: Places,
+    delays: Delays,
     random: Random,
     control: Control,
+}
+
+/// How long packets waited, by the begin of their transmission.
+#[derive(Debug, Clone, Default)]
+struct Delays {
+    /// Arrival and begin of the transmission, of those sent later than the time asked for last.
+    later: VecDeque<(i64, i64)>,
+    last_ns: i64,
+}
+
+impl Delays {
+    fn push(&mut self, arrived_ns: i64, start_ns: i64) {
+        self.later.push_back((arrived_ns, start_ns));
+    }
+
+    /// The wait of the packet sent last; 0 if it left an empty queue. Times never decrease.
+    fn at(&mut self, time_ns: i64) -> i64 {
+        while let Some(&(arrived_ns, start_ns)) = self.later.front() {
+            if start_ns > time_ns {
+                break;
+            }
+            self.later.pop_front();
+            let leaves_others =
+                (self.later.front()).is_some_and(|&(next_ns, _)| next_ns <= start_ns);
+            self.last_ns = if leaves_others {
+                start_ns.saturating_sub(arrived_ns)
+            } else {
+                0
+            };
+        }
+        self.last_ns
+    }
 }
 
 /// The variables of RFC 8033, section 4; FQ-PIE has them for each flow queue.
@@ -70,6 +106,7 @@ impl Pie {
             target_ns: 15_000_000,
             marks: false,
             places: Places::default(),
+            delays: Delays::default(),
             random: Random::new(seed),
             control: Control::default(),
         }
@@ -217,10 +254,8 @@ impl PathElement for Pie {
     fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         let now_ns = self.places.advance(packet.time_ns);
-        let line = &self.line;
-        self.control.advance(now_ns, self.target_ns, |due_ns| {
-            line.free_ns().saturating_sub(due_ns).max(0)
-        });
+        let delays = &mut self.delays;
+        (self.control).advance(now_ns, self.target_ns, |due_ns| delays.at(due_ns));
         let waits = self.line.free_ns() > now_ns;
         if waits && !self.limit.admits(self.places.backlog(), bytes) {
             return Outcome::Dropped;
@@ -235,6 +270,7 @@ impl PathElement for Pie {
             return Outcome::Dropped;
         }
         let service = self.line.send(now_ns, bytes);
+        self.delays.push(now_ns, service.start_ns);
         if service.start_ns > now_ns {
             self.places.hold(service.start_ns, bytes);
         }
@@ -244,6 +280,7 @@ impl PathElement for Pie {
     fn reset(&mut self) {
         self.line.reset();
         self.places.clear();
+        self.delays = Delays::default();
         self.random.reset();
         self.control = Control::default();
     }
@@ -253,6 +290,18 @@ impl PathElement for Pie {
 mod tests {
     use super::*;
     use crate::replay;
+
+    #[test]
+    fn the_delay_is_that_of_the_packet_sent_last_and_nothing_once_the_queue_is_empty() {
+        let mut delays = Delays::default();
+        // Three packets of 10 ms each that arrive at once.
+        for start_ms in [0, 10, 20] {
+            delays.push(0, start_ms * 1_000_000);
+        }
+        assert_eq!(delays.at(9_000_000), 0);
+        assert_eq!(delays.at(19_000_000), 10_000_000);
+        assert_eq!(delays.at(20_000_000), 0, "it left an empty queue");
+    }
 
     #[test]
     fn an_idle_time_has_the_effect_of_its_updates() {

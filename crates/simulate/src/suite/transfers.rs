@@ -137,9 +137,7 @@ fn shorten(world: &mut World, bytes: (f64, f64), random: &mut Random) {
     let paces_itself = random.chance(BBR);
     for flow in &mut world.scenario.flows {
         if paces_itself {
-            flow.sender.algorithm = Algorithm::Bbr {
-                long_term_rate: false,
-            };
+            flow.sender.algorithm = Algorithm::Bbr;
         }
         flow.application = match flow.application {
             Application::Chunks {

@@ -384,9 +384,7 @@ fn bbr_finds_the_rate_and_keeps_the_queue_short() {
         flow.sender.algorithm = algorithm;
         play(flow, link(20_000_000, 500), Extras::default()).1
     };
-    let bbr = run(Algorithm::Bbr {
-        long_term_rate: false,
-    });
+    let bbr = run(Algorithm::Bbr);
     // 1448 of 1500 bytes are payload.
     assert!(
         bbr.goodput_bps() > 0.85 * 20e6 * 1_448.0 / 1_500.0,
@@ -456,7 +454,7 @@ proptest! {
         (nagle, ecn, quick_acks, segments_per_ack) in (any::<bool>(), any::<bool>(), 0u32..20, 1u32..4),
         (buffer, window) in (1_448u64..200_000, 5_000u64..200_000),
         (rate_bps, packets, loss) in (300_000u64..50_000_000, 5u64..200, prop_oneof![Just(0.0), 0.0..0.05]),
-        algorithm in prop_oneof![Just(Algorithm::Cubic), Just(Algorithm::NewReno), Just(Algorithm::Bbr { long_term_rate: false })],
+        algorithm in prop_oneof![Just(Algorithm::Cubic), Just(Algorithm::NewReno), Just(Algorithm::Bbr)],
         (pace, thinks_ms, outage_ms, back_bps, seed) in
             (prop::option::of(500_000u64..20_000_000), 0i64..500, prop::option::of(10i64..3_000),
              prop::option::of(50_000u64..1_000_000), any::<u64>()),

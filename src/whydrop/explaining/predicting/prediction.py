@@ -36,8 +36,8 @@ from whydrop.explaining.replaying import readable
 # An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
 _DEVIATIONS = 1.645
 _MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
-# Our BBR does not slow down in recovery: at a policer it loses about half as much again as Linux's.
-_MODEL_OF_BBR = _MODEL | {"loss_rate": 0.4}
+# BBR's losses and delay depend on the first rounds of its start-up (docs/prediction.md).
+_MODEL_OF_BBR = _MODEL | {"loss_rate": 0.3, "delay_p95_s": 0.25}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
 # A queue that grows by this factor, or this time, beyond what was seen may meet a limit that was not.
@@ -76,8 +76,7 @@ class Prediction:
         recorded: what the captures show; ``None`` for a described path.
         reproduced: the median of the runs without a change.
         misses: quantities that the model does not reproduce; then nothing is predicted.
-        goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known. The
-            delay that BBR causes is not.
+        goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
         refusal: why nothing is predicted, if so.
         simulated_s: only so much from the beginning of the captures is simulated and compared; ``None``: all.
         tried: without a change: those that are worth it, one by one, the best first.
@@ -226,9 +225,8 @@ def _prediction(
     simulated_s: float | None = None,
 ) -> Prediction:
     was = recorded or reproduced
-    # Linux's BBR fills about twice as much of a queue as ours.
     is_bbr = any(flow["control"] == "bbr" for flow in settings.changed["flows"])
-    has_delay = was.delay_p95_s is not None and not is_bbr
+    has_delay = was.delay_p95_s is not None
     model = _MODEL_OF_BBR if is_bbr else _MODEL
 
     def value(name: str, least: float) -> Value | None:

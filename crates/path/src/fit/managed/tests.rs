@@ -171,8 +171,9 @@ fn late_acknowledgments_are_corrected_by_later_ones() {
     };
     let without = fit_management(&passages, seeing).unwrap();
     assert_eq!(with.laws[0].law, Law::Pie, "{with:?}");
+    // Uncorrected, no drops of PIE could be so, or it leads by less.
     assert!(
-        with.lead_nats() > without.lead_nats() + 10.0,
+        without.laws[0].law != Law::Pie || with.lead_nats() > without.lead_nats() + 10.0,
         "{with:?} {without:?}"
     );
 }
