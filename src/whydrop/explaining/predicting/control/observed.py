@@ -192,12 +192,7 @@ class _Reader:
         rtt_ns, flight = self._round_trip(time_ns, number, known, fresh)
         packets = -(-max(0, number - self.una) // self.size)
         self.una = max(self.una, number)
-        # The receiver sees the answer to its echo only in data sent after that (RFC 3168, section 6.1.2).
-        if self.state != "open" and self.una >= self.high + (self.state == "cwr"):
-            self.state = "open"
-        begins = is_echo and self.is_classic and self.state == "open"
-        if begins:
-            self.state, self.high = "cwr", self.nxt
+        begins = self._change_state(is_echo and self.is_classic)
         self.room = window
         self.acks.append(
             Ack(
@@ -208,6 +203,30 @@ class _Reader:
             )
         )
         self.is_timeout = False
+
+    def _change_state(self, is_echo: bool) -> bool:
+        """Leave a state that has ended; return true if a reduction begins."""
+        was = self.state
+        # The receiver sees the answer to its echo only in data sent after that (RFC 3168, section 6.1.2).
+        if was != "open" and self.una >= self.high + (was == "cwr"):
+            self.state = "open"
+        if self.state != "open":
+            return False
+        if was in ("recovery", "loss") and self._is_lost():
+            # A loss of data sent in the recovery: Linux begins the next one at its end.
+            self.state = "recovery"
+        elif is_echo:
+            self.state = "cwr"
+        else:
+            return False
+        self.high = self.nxt
+        return True
+
+    def _is_lost(self) -> bool:
+        """True if retransmitted data have not arrived yet."""
+        return any(
+            end > self.una and not any(start < end <= stop for start, stop in self.sacked) for end in self.again
+        )
 
     def _round_trip(
         self, time_ns: int, number: int, known: list[tuple[int, int]], fresh: list[tuple[int, int]]
