@@ -169,7 +169,7 @@ class _Replay:
         law = self.law
         self.fall = None
         if self.seen is not None and self.pending is None:
-            law.window = self.seen
+            law.correct(self.seen)
         else:
             self.chained += 1
         after = law.marked_reduction() if state == "cwr" else law.reduction()
@@ -262,7 +262,7 @@ class _Replay:
         share = _SHARE_SLOW_START if is_fast else _SHARE
         self.fit.growth.append(_cost(law.window - ack.window, ack.window, share))
         if abs(law.window - ack.window) > 1:
-            law.window = ack.window
+            law.correct(ack.window)
 
 
 def _cost(error: float, window: int, share: float) -> float:

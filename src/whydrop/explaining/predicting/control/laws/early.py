@@ -200,6 +200,10 @@ class Cdg(Law):
         super().grow(packets)
         self.shadow += self.window - before
 
+    def correct(self, window: int) -> None:
+        self.shadow += window - self.window
+        self.window = window
+
     def _round(self) -> None:
         # The round before ended without a reduction.
         self.surprise += self.chance
