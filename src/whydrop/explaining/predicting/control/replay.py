@@ -182,7 +182,7 @@ class _Replay:
         assert self.pending is not None
         before, after, state = self.pending
         if self.law.name == "westwood" and state != "loss":
-            after = self.law.reduction()
+            after = self.law.window = self.law.reduction()
         self.pending = (before, after, state)
         self.law.opened(state)
 

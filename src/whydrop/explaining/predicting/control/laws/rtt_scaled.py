@@ -172,8 +172,10 @@ class Westwood(Law):
     def delivered(self, size: int, is_echo: bool) -> None:
         now = self.time_ns // JIFFY_NS
         if not self.has_begun:
+            # Linux counts from the handshake, but not what the first acknowledgment reports.
             self.has_begun = True
-            self.since = now
+            self.since = now - _HZ
+            return
         elapsed = now - self.since
         if self.rtt and elapsed > max(self.rtt, _HZ // 20):
             sample = self.size // elapsed
