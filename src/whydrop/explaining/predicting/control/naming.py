@@ -28,8 +28,6 @@ _CLOSE = 12.0
 _LEAST_NOISE = 0.1
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
-# CDG explains a reduction without loss by chance; it costs so many nats at most.
-_MOST_CHANCE = 3.0
 # A sender that something else limits for this share of its time does not show its window.
 _LIMITED_SHARE = 0.3
 
@@ -109,7 +107,7 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
 
 def _decided(fits: list[Fit], without_marks: bool) -> Control:
     # CDG without reductions of its own is Reno.
-    fits = [fit for fit in fits if fit.name != "cdg" or any(cost <= _MOST_CHANCE for cost in fit.falls)]
+    fits = [fit for fit in fits if fit.name != "cdg" or 0.0 in fit.falls]
     best = fits[0]
     # The law of CDG has chance in it, which is no noise of the windows.
     noise = 1.0 if best.name == "cdg" else min(1.0, max(_LEAST_NOISE, 2 * best.cost / max(1, best.count)))

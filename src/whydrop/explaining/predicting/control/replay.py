@@ -56,7 +56,7 @@ class Fit:
         growth: cost of each comparison between reductions, in nats.
         reductions: cost of each reduction.
         falls: cost of each reduction without loss.
-        surprise: cost of reductions that did not come.
+        surprise: cost of chance in the law: of reductions that came, and of those that did not.
     """
 
     name: str
@@ -162,7 +162,7 @@ class _Replay:
                     self._open()
                 self._advance(at, ack, before)
             state = ack.state
-        self.fit.surprise = self.law.surprise
+        self.fit.surprise += self.law.surprise
         return self.fit
 
     def _reduce(self, state: str) -> None:
@@ -227,7 +227,8 @@ class _Replay:
         cost = _cost(law.window - fall.after, fall.after, _SHARE)
         own = law.free_drop(fall.before, fall.after)
         if own is not None and own < cost:
-            cost = own
+            self.fit.surprise += own
+            cost = 0.0
             law.opened("cwr")
         self.fit.falls.append(cost)
         law.window = fall.after
