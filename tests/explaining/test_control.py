@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
 from whydrop.explaining.predicting.control.laws import LAWS
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
+from whydrop.explaining.predicting.control.laws.early import Cdg
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood
 from whydrop.explaining.predicting.control.model_based import is_bbr
 from whydrop.explaining.predicting.control.naming import UNKNOWN, named
-from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished
+from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished, sender
 
 SIZE = 1000
 MS = 1_000_000
@@ -128,6 +131,39 @@ def test_chance_alone_does_not_name_cdg() -> None:
     assert "cdg" not in named(over_shallow_queue(Reno)).candidates
 
 
+class UnluckyCdg(Cdg):
+    """A sender with CDG that reduces its window in every twelfth round."""
+
+    rounds = 0
+
+    def _round(self) -> None:
+        super()._round()
+        self.rounds += 1
+        if self.rounds % 12 == 0:
+            self.shadow = max(self.shadow, self.window)
+            self.window = self.threshold = self.window * 724 >> 10
+
+
+def test_reductions_without_loss_name_cdg() -> None:
+    assert named(over_shallow_queue(UnluckyCdg)).name == "cdg"
+
+
+def test_few_reductions_without_loss_do_not_name_reno() -> None:
+    assert named(Line(UnluckyCdg(SIZE), rtt_ms=40, service_ms=1.5, limit=100).run(2)).name == UNKNOWN
+
+
+def test_a_loss_in_a_recovery_begins_the_next_one_at_its_end() -> None:
+    # Segments 2 and 7 are lost; 7 was sent in the recovery of 2.
+    sent = [(at, at, "new") for at in range(6)] + [(20, 2, "fast"), (21, 6, "new"), (22, 7, "new"), (23, 8, "new")]
+    sent += [(33, 7, "fast")]
+    acks = [(10, 1, None), (11, 2, None), (13, 2, 3), (14, 2, 4), (15, 2, 5), (30, 6, None), (31, 7, None)]
+    acks += [(33, 7, 8), (43, 9, None)]
+    found = tables(sent, acks)
+    seen = sender(found, 0)  # type: ignore[arg-type]
+    assert seen is not None
+    assert [(ack.time_ns, ack.state) for ack in seen.acks if ack.begins] == [(15, "recovery"), (33, "recovery")]
+
+
 def test_a_window_that_the_sender_had_not_filled_is_forgotten() -> None:
     windows = (20, 12, 11, 21, 10, 10)
     acks = [Ack(at * MS, 0, 0, 1, None, 0, "open", window) for at, window in enumerate(windows)]
@@ -139,6 +175,16 @@ def test_pulses_that_losses_end_are_not_the_gain_cycle() -> None:
     seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
     seen.acks += [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
     assert not is_bbr(seen)
+
+
+def test_the_bandwidth_of_westwood_does_not_count_the_first_acknowledgment() -> None:
+    law = Westwood(SIZE)
+    for number, size in enumerate((37, SIZE, 10 * SIZE, 20 * SIZE)):
+        law.time_ns = 60 * MS * number
+        law.delivered(size, False)
+        law.acked(1, 50 * MS, size, "open")
+    # In 60 ms, 10 segments arrived; 8 of them in the least round-trip time.
+    assert law.reduction() == 0
 
 
 def after_loss(law: Law, window: int) -> int:

@@ -4,6 +4,7 @@
   others at that rate.
 - *ProbeRTT*: after ten seconds without a shorter round-trip time, four segments are in flight for 200 ms and a round
   trip; then the former flight returns at once.
+- *Pacing*: it sends by a timer, and all others of Linux in answer to acknowledgments, unless the host paces them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ _UP, _DOWN = 1.12, 0.88
 _FLAT = 0.12
 _STEPS = 4
 _AROUND_ROUNDS = 5
-# A reduction so soon after a pulse is the reason of the low rate.
+# A reduction so soon after a pulse is the reason of the low rate, unless the sender is paced.
 _REDUCED_ROUNDS = 3.0
 # Segments in a round trip that show a gain.
 _LEAST_SEGMENTS = 8
+# Without pacing, this share of the data is sent within a part of the time between acknowledgments.
+_CLOCKED_SHARE = 0.6
+_CLOCKED_PARTS = 4
 
 _PROBE_SEGMENTS = 5
 _LEAST_PROBE_NS = 180_000_000
@@ -54,7 +58,7 @@ def count_cycles(seen: Sender) -> int:
 
 
 def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
-    """The times of pulses, in round trips; not those that a reduction ends, as of any sender at regular losses."""
+    """The times of pulses, in round trips; without pacing not those before reductions, as regular losses cause."""
     times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
     if times[-1] - times[0] < 2 * _AROUND_ROUNDS * rtt_ns:
         return np.array([])
@@ -62,7 +66,8 @@ def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
     counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
     sent = np.convolve(counts, np.ones(_STEPS), "valid")
     around = _AROUND_ROUNDS * _STEPS
-    reductions = np.array([(ack.time_ns - times[0]) / rtt_ns for ack in seen.acks if _is_loss(ack)])
+    losses = [] if is_paced(seen) else [ack for ack in seen.acks if _is_loss(ack)]
+    reductions = np.array([(ack.time_ns - times[0]) / rtt_ns for ack in losses])
     found: list[float] = []
     at = around
     while at < len(sent) - around:
@@ -75,6 +80,19 @@ def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
         else:
             at += 1
     return np.array(found)
+
+
+def is_paced(seen: Sender) -> bool:
+    """True if data are sent at any time between two acknowledgments."""
+    acks = np.array([ack.time_ns for ack in seen.acks])
+    times = np.array([time_ns for time_ns, _ in seen.sends])
+    times = times[times >= acks[0]]
+    if len(acks) < _LEAST_SEGMENTS or len(times) < _LEAST_SEGMENTS:
+        return False
+    since = np.sort(times - acks[np.searchsorted(acks, times, side="right") - 1])
+    part_ns = float(np.median(np.diff(acks))) / _CLOCKED_PARTS
+    most = np.max(np.searchsorted(since, since + part_ns, side="right") - np.arange(len(since)))
+    return bool(most < _CLOCKED_SHARE * len(since))
 
 
 def _is_loss(ack: Ack) -> bool:

@@ -25,7 +25,7 @@ _LEAST_NEAR_UNREDUCED = 0.9
 _AHEAD = 6.0
 _CLOSE = 12.0
 # The variance of the windows is measured as that of the best law, as a part of what is assumed in the costs; not less.
-_LEAST_NOISE = 0.1
+_LEAST_NOISE = 0.2
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
 # A sender that something else limits for this share of its time does not show its window.
