@@ -199,13 +199,17 @@ class _Replay:
             self._fallen(self.fall)
             self.fall = None
             return
+        # Linux grows by what arrived, at acknowledgments that advance.
+        packets = -(-ack.delivered // law.segment_bytes) if ack.packets else 0
         if self.pending is not None:
-            law.grow(ack.delivered // law.segment_bytes)
+            # Not while the flight falls to the reduced window.
+            if ack.sent:
+                law.grow(packets)
             if ack.window is not None:
                 self._settled(ack)
             return
-        if ack.packets:
-            law.grow(ack.packets)
+        if packets:
+            law.grow(packets)
         if ack.window is not None:
             self._compare(ack)
 
@@ -214,8 +218,8 @@ class _Replay:
         assert ack.window is not None
         _, after, state = self.pending
         law = self.law
-        if state != "loss" and not self.chained and self.seen is not None:
-            self.fit.reductions.append(_cost(after - ack.window, ack.window, _SHARE))
+        if state != "loss" and self.seen is not None:
+            self.fit.reductions.append(_cost(law.window - ack.window, ack.window, _SHARE))
         law.window = ack.window
         law.threshold = max(after, 2) if state == "loss" else ack.window
         law.count = 0
