@@ -41,9 +41,14 @@ _BUSY_SEGMENTS = 10
 
 
 def is_bbr(seen: Sender) -> bool:
-    """True if the sender has the gain cycle of BBR, or its ProbeRTT and some of the cycle."""
+    """True if the sender has the gain cycle of BBR, or its ProbeRTT and pacing or some of the cycle.
+
+    Where BBR believes in a policer it has no cycle for 48 round trips.
+    """
     cycles = count_cycles(seen)
-    return cycles >= _LEAST_CYCLES or (cycles >= _LEAST_CYCLES_WITH_PROBE and bool(probes(seen)))
+    if cycles >= _LEAST_CYCLES:
+        return True
+    return (cycles >= _LEAST_CYCLES_WITH_PROBE or is_paced(seen)) and bool(probes(seen))
 
 
 def count_cycles(seen: Sender) -> int:

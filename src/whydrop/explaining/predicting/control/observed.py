@@ -87,9 +87,9 @@ def sender(found: Explained, flow: int) -> Sender | None:
 def forget_unfinished(acks: list[Ack]) -> None:
     """Forget windows of a sender that had not sent all when the next acknowledgment arrived.
 
-    They are below those around them, and no window grows by more than what is acknowledged.
+    They are below an earlier one, and no window grows by more than what is acknowledged.
     """
-    known: list[tuple[Ack, int, int]] = []
+    known: list[tuple[Ack, int, int, int]] = []
     packets = 0
     for ack in acks:
         packets += ack.packets
@@ -97,13 +97,14 @@ def forget_unfinished(acks: list[Ack]) -> None:
             known.clear()
         if ack.window is None:
             continue
-        while len(known) > 1:
-            last, window, then = known[-1]
-            if window >= known[-2][1] or ack.window <= window + packets - then + 1:
+        while known:
+            last, window, most, then = known[-1]
+            if window >= most or ack.window <= window + packets - then:
                 break
             last.window = None
             known.pop()
-        known.append((ack, ack.window, packets))
+        most = max(known[-1][2], ack.window) if known else ack.window
+        known.append((ack, ack.window, most, packets))
 
 
 class _Reader:
