@@ -6,7 +6,7 @@ from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic, CubicWi
 from whydrop.explaining.predicting.control.laws.delay import Illinois, Vegas, Veno, Yeah
 from whydrop.explaining.predicting.control.laws.early import Cdg, Lp, Nv
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Htcp, Hybla, Westwood
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Htcp, HtcpRoundedDown, Hybla, Westwood, WestwoodRoundedDown
 
 LAWS: tuple[type[Law], ...] = (
     Reno,
@@ -15,8 +15,10 @@ LAWS: tuple[type[Law], ...] = (
     Dctcp,
     Vegas,
     Westwood,
+    WestwoodRoundedDown,
     Illinois,
     Htcp,
+    HtcpRoundedDown,
     Hybla,
     Yeah,
     Scalable,
