@@ -136,6 +136,7 @@ class _Replay:
         self.fit = Fit(law.name)
         self.falls = {fall.first: fall for fall in reductions}
         self.seen: int | None = None
+        self.expected = 0
         self.pending: tuple[int, int, str] | None = None
         self.chained = 0
         self.round_end = -1
@@ -169,6 +170,8 @@ class _Replay:
         law = self.law
         self.fall = None
         if self.seen is not None and self.pending is None:
+            if self.rounds:
+                self.fit.growth.append(_cost(self.expected - self.seen, self.seen, _SHARE))
             law.correct(self.seen)
         else:
             self.chained += 1
@@ -254,7 +257,7 @@ class _Replay:
             law.window = ack.window
             self._anchor(ack)
             return
-        self.seen = ack.window
+        self.seen, self.expected = ack.window, law.window
         if ack.una <= self.round_end:
             return
         self.round_end = ack.nxt
