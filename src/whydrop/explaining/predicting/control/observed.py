@@ -225,9 +225,7 @@ class _Reader:
 
     def _is_lost(self) -> bool:
         """True if retransmitted data have not arrived yet."""
-        return any(
-            end > self.una and not any(start < end <= stop for start, stop in self.sacked) for end in self.again
-        )
+        return any(end > self.una and not any(start < end <= stop for start, stop in self.sacked) for end in self.again)
 
     def _round_trip(
         self, time_ns: int, number: int, known: list[tuple[int, int]], fresh: list[tuple[int, int]]

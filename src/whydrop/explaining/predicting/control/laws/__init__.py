@@ -6,7 +6,13 @@ from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic, CubicWi
 from whydrop.explaining.predicting.control.laws.delay import Illinois, Vegas, Veno, Yeah
 from whydrop.explaining.predicting.control.laws.early import Cdg, Lp, Nv
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Htcp, HtcpRoundedDown, Hybla, Westwood, WestwoodRoundedDown
+from whydrop.explaining.predicting.control.laws.rtt_scaled import (
+    Htcp,
+    HtcpRoundedDown,
+    Hybla,
+    Westwood,
+    WestwoodRoundedDown,
+)
 
 LAWS: tuple[type[Law], ...] = (
     Reno,
