@@ -38,6 +38,10 @@ _LEAST_PROBE_NS = 180_000_000
 _MOST_PROBE_NS = 1_500_000_000
 _LEAST_SENT = 3
 _BUSY_SEGMENTS = 10
+# The flight before a probe, and how much of it returns within so many round trips.
+_BEFORE_ACKS = 200
+_RETURNED = 0.5
+_RETURN_ROUNDS = 2
 
 
 def is_bbr(seen: Sender) -> bool:
@@ -91,7 +95,7 @@ def is_paced(seen: Sender) -> bool:
     """True if data are sent at any time between two acknowledgments."""
     acks = np.array([ack.time_ns for ack in seen.acks])
     times = np.array([time_ns for time_ns, _ in seen.sends])
-    times = times[times >= acks[0]]
+    times = times[(times >= acks[0]) & (times <= acks[-1])]
     if len(acks) < _LEAST_SEGMENTS or len(times) < _LEAST_SEGMENTS:
         return False
     since = np.sort(times - acks[np.searchsorted(acks, times, side="right") - 1])
@@ -118,21 +122,27 @@ def _is_pulse(rates: np.ndarray[Any, Any], at: int) -> bool:
 def probes(seen: Sender) -> list[tuple[int, int]]:
     """Begin and end of each ProbeRTT, in nanoseconds."""
     found: list[tuple[int, int]] = []
+    flights = [(ack.nxt - ack.una) / seen.segment_bytes for ack in seen.acks]
     begin: int | None = None
-    sent = 0
-    before = 0.0
-    recent: list[float] = []
-    for ack in seen.acks:
-        flight = (ack.nxt - ack.una) / seen.segment_bytes
-        if flight <= _PROBE_SEGMENTS and ack.state != "loss":
-            if begin is None:
-                begin, sent = ack.time_ns, 0
-                before = max(recent[-200:], default=0.0)
-            sent += ack.sent
+    for at, ack in enumerate(seen.acks):
+        if flights[at] <= _PROBE_SEGMENTS and ack.state != "loss":
+            begin = at if begin is None else begin
         elif begin is not None:
-            length = ack.time_ns - begin
-            if _LEAST_PROBE_NS <= length <= _MOST_PROBE_NS and sent >= _LEAST_SENT and before >= _BUSY_SEGMENTS:
-                found.append((begin, ack.time_ns))
+            if _is_probe(seen, flights, begin, at):
+                found.append((seen.acks[begin].time_ns, ack.time_ns))
             begin = None
-        recent.append(flight)
     return found
+
+
+def _is_probe(seen: Sender, flights: list[float], begin: int, end: int) -> bool:
+    """True if a low flight is a ProbeRTT by its length, its segments and the flights before and after it."""
+    acks = seen.acks
+    end_ns = acks[end].time_ns
+    if not _LEAST_PROBE_NS <= end_ns - acks[begin].time_ns <= _MOST_PROBE_NS:
+        return False
+    before = max(flights[max(0, begin - _BEFORE_ACKS) : begin], default=0.0)
+    if before < _BUSY_SEGMENTS or sum(ack.sent for ack in acks[begin + 1 : end]) < _LEAST_SENT:
+        return False
+    until_ns = end_ns + _RETURN_ROUNDS * min((ack.rtt_ns for ack in acks if ack.rtt_ns), default=0)
+    last = next((at for at in range(end, len(acks)) if acks[at].time_ns > until_ns), len(acks))
+    return max(flights[end:last]) >= _RETURNED * before
