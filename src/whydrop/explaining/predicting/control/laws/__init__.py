@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic, CubicWithoutHyStart
-from whydrop.explaining.predicting.control.laws.delay import Illinois, Vegas, Veno, Yeah
+from whydrop.explaining.predicting.control.laws.delay import Illinois, IllinoisOfBusyHost, Vegas, Veno, Yeah
 from whydrop.explaining.predicting.control.laws.early import Cdg, Lp, Nv
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
 from whydrop.explaining.predicting.control.laws.rtt_scaled import (
@@ -23,6 +23,7 @@ LAWS: tuple[type[Law], ...] = (
     Westwood,
     WestwoodRoundedDown,
     Illinois,
+    IllinoisOfBusyHost,
     Htcp,
     HtcpRoundedDown,
     Hybla,
