@@ -138,7 +138,7 @@ class _Replay:
         self.seen: int | None = None
         self.expected = 0
         self.pending: tuple[int, int, str] | None = None
-        self.chained = 0
+        self.has_timeout = False
         self.round_end = -1
         self.round_window = 0
         self.rounds = 0
@@ -173,8 +173,7 @@ class _Replay:
             if self.rounds:
                 self.fit.growth.append(_cost(self.expected - self.seen, self.seen, _SHARE))
             law.correct(self.seen)
-        else:
-            self.chained += 1
+        self.has_timeout = state == "loss" or (self.pending is not None and self.has_timeout)
         after = law.marked_reduction() if state == "cwr" else law.reduction()
         law.reduced(state)
         self.pending = (law.window, after, state)
@@ -221,12 +220,12 @@ class _Replay:
         assert ack.window is not None
         _, after, state = self.pending
         law = self.law
-        if state != "loss" and self.seen is not None:
+        if not self.has_timeout and self.seen is not None:
             self.fit.reductions.append(_cost(law.window - ack.window, ack.window, _SHARE))
         law.window = ack.window
         law.threshold = max(after, 2) if state == "loss" else ack.window
         law.count = 0
-        self.pending, self.chained = None, 0
+        self.pending = None
         self._anchor(ack)
 
     def _fallen(self, fall: Fall) -> None:
