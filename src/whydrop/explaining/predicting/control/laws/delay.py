@@ -246,6 +246,6 @@ class Illinois(Law):
 
 
 class IllinoisOfBusyHost(Illinois):
-    """Illinois whose sender measures round trips longer than the capture shows, as hosts do that send in bursts."""
+    """Illinois with round trips longer than the capture shows, as a host measures them that sends in bursts."""
 
     host_us = 40
