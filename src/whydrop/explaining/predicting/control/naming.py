@@ -21,10 +21,11 @@ _MOST_ACKS = 20_000
 # which something else limited the sender, or in which the capture misses packets.
 _LEAST_NEAR = 0.75
 _LEAST_NEAR_UNREDUCED = 0.9
-# Nats by which a law must be ahead of the next, and as a part of what the next costs.
+# Nats by which a law must be ahead of the next: more than one comparison can cost.
 _AHEAD = 6.0
 _CLOSE = 12.0
-# The variance of the windows is measured as that of the best law, as a part of what is assumed in the costs; not less.
+# If the best law is near in all comparisons, the variance of the windows is measured, as a part of what the costs
+# assume, and less is enough; but no less than this part.
 _LEAST_NOISE = 0.2
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
@@ -109,8 +110,7 @@ def _decided(fits: list[Fit], without_marks: bool) -> Control:
     # CDG without reductions of its own is Reno.
     fits = [fit for fit in fits if fit.name != "cdg" or 0.0 in fit.falls]
     best = fits[0]
-    # The law of CDG has chance in it, which is no noise of the windows.
-    noise = 1.0 if best.name == "cdg" else min(1.0, max(_LEAST_NOISE, 2 * best.cost / max(1, best.count)))
+    noise = _noise(best)
     rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE * noise)
     if best.count < _LEAST_COUNT:
         return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
@@ -122,3 +122,10 @@ def _decided(fits: list[Fit], without_marks: bool) -> Control:
     if len(close) > 1:
         return Control(UNKNOWN, close, "several laws explain the windows", tuple(fits))
     return Control(best.name, close, fits=tuple(fits))
+
+
+def _noise(best: Fit) -> float:
+    # The law of CDG has chance in it, which is no noise of the windows.
+    if best.near < 1 or best.name == "cdg":
+        return 1.0
+    return min(1.0, max(_LEAST_NOISE, 2 * best.cost / max(1, best.count)))

@@ -87,7 +87,7 @@ def sender(found: Explained, flow: int) -> Sender | None:
 def forget_unfinished(acks: list[Ack]) -> None:
     """Forget windows of a sender that had not sent all when the next acknowledgment arrived.
 
-    They are below an earlier one, and no window grows by more than what is acknowledged.
+    They are below an earlier one; but no window grows by more than what is acknowledged, nor comes back in a round.
     """
     known: list[tuple[Ack, int, int, int]] = []
     packets = 0
@@ -99,7 +99,8 @@ def forget_unfinished(acks: list[Ack]) -> None:
             continue
         while known:
             last, window, most, then = known[-1]
-            if window >= most or ack.window <= window + packets - then:
+            is_back = ack.window >= most and ack.una <= last.nxt
+            if window >= most or (ack.window <= window + packets - then and not is_back):
                 break
             last.window = None
             known.pop()
