@@ -18,7 +18,8 @@ _LEAST_COUNT = 10
 # Acknowledgments that are replayed: a long flow must not take long.
 _MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
-# which something else limited the sender, or in which the capture misses packets.
+# which something else limited the sender, or in which the capture misses packets. Without reductions there are fewer
+# ways to contradict a law, and chance explains what is no reduction.
 _LEAST_NEAR = 0.75
 _LEAST_NEAR_UNREDUCED = 0.9
 # Nats by which a law must be ahead of the next: more than one comparison can cost.
@@ -108,13 +109,14 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
 
 def _decided(fits: list[Fit], without_marks: bool) -> Control:
     # CDG without reductions of its own is Reno.
-    fits = [fit for fit in fits if fit.name != "cdg" or 0.0 in fit.falls]
+    fits = [fit for fit in fits if fit.name != "cdg" or fit.chances]
     best = fits[0]
     noise = _noise(best)
     rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE * noise)
     if best.count < _LEAST_COUNT:
         return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
-    if best.near < (_LEAST_NEAR if best.reductions or best.falls else _LEAST_NEAR_UNREDUCED):
+    is_certain = (best.reductions or best.falls) and not best.chances
+    if best.near < (_LEAST_NEAR if is_certain else _LEAST_NEAR_UNREDUCED):
         return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
     close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD * noise)
     if "reno" in close and set(close) <= {"reno", "lp"}:

@@ -18,6 +18,11 @@ from whydrop.explaining.explained import Explained
 if TYPE_CHECKING:
     from polars import DataFrame
 
+# Segments by which a window is lower than before, if that is no jitter of the capture.
+_LEAST_DIP = 3
+# So many answers in a row that the sender had not finished; more are jitter.
+_MOST_UNFINISHED = 2
+
 
 @dataclass
 class Ack:
@@ -99,13 +104,27 @@ def forget_unfinished(acks: list[Ack]) -> None:
             continue
         while known:
             last, window, most, then = known[-1]
-            is_back = ack.window >= most and ack.una <= last.nxt
-            if window >= most or (ack.window <= window + packets - then and not is_back):
+            if window >= most or ack.window <= window + packets - then:
                 break
             last.window = None
             known.pop()
+        if known and ack.window >= known[-1][2]:
+            _forget_dip(known, ack)
         most = max(known[-1][2], ack.window) if known else ack.window
         known.append((ack, ack.window, most, packets))
+
+
+def _forget_dip(known: list[tuple[Ack, int, int, int]], ack: Ack) -> None:
+    """Forget the windows below the highest one before them, if it is regained in the round in which they began."""
+    first = len(known)
+    while known[first - 1][1] < known[first - 1][2]:
+        first -= 1
+    dip = known[first:]
+    is_short = 0 < len(dip) <= _MOST_UNFINISHED and ack.una <= dip[0][0].nxt
+    if is_short and min(window for _, window, _, _ in dip) <= known[-1][2] - _LEAST_DIP:
+        for one, *_ in dip:
+            one.window = None
+        del known[first:]
 
 
 class _Reader:

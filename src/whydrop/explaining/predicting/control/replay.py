@@ -57,6 +57,7 @@ class Fit:
         reductions: cost of each reduction.
         falls: cost of each reduction without loss.
         surprise: cost of chance in the law: of reductions that came, and of those that did not.
+        chances: reductions without loss that the law explains by chance.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Fit:
     reductions: list[float] = field(default_factory=list)
     falls: list[float] = field(default_factory=list)
     surprise: float = 0.0
+    chances: int = 0
 
     @property
     def cost(self) -> float:
@@ -234,6 +236,7 @@ class _Replay:
         own = law.free_drop(fall.before, fall.after)
         if own is not None and own < cost:
             self.fit.surprise += own
+            self.fit.chances += 1
             cost = 0.0
             law.opened("cwr")
         self.fit.falls.append(cost)
