@@ -1,6 +1,7 @@
-"""The paths over which each congestion control of Linux is recorded, in two sets. Rules were tuned on both.
+"""The paths over which each congestion control of Linux is recorded, in three sets.
 
-The two sets have no path in common: rates, round-trip times, queues and losses differ.
+Rules were tuned on ``training`` and ``seen``. ``fresh`` was scored once, after the last change of the rules. The sets
+have no path in common: rates, round-trip times, queues, losses and queue management differ.
 """
 
 from __future__ import annotations
@@ -43,13 +44,21 @@ SETS: dict[str, dict[str, Line]] = {
         "policer": Line(60, police="rate 5mbit burst 30k"),
         "ecn": Line(70, "5mbit", "codel ecn", ecn=True),
     },
-    "held-out": {
+    "seen": {
         "loss": Line(80, "7mbit", "netem loss random 0.3% limit 500"),
         "fifo-shallow": Line(75, "6mbit", "pfifo limit 20"),
         "fifo-deep": Line(50, "6mbit", "pfifo limit 80"),
         "aqm": Line(95, "5mbit", "pie"),
         "policer": Line(45, police="rate 6mbit burst 40k"),
         "ecn": Line(60, "6mbit", "fq_codel ecn", ecn=True),
+    },
+    "fresh": {
+        "loss": Line(70, "8mbit", "netem loss random 0.5% limit 500"),
+        "fifo-shallow": Line(50, "7mbit", "pfifo limit 17"),
+        "fifo-deep": Line(65, "4mbit", "pfifo limit 60"),
+        "aqm": Line(70, "6mbit", "codel target 8ms interval 120ms"),
+        "policer": Line(70, police="rate 4mbit burst 50k"),
+        "ecn": Line(55, "7mbit", "pie target 20ms ecn", ecn=True),
     },
 }
 """The paths of each set, by the column of the score."""

@@ -2,7 +2,7 @@
 """Record each congestion control of Linux over known paths, at the sender, in the lab's virtual machine.
 
     sudo python bench/controls/record.py training /tmp/controls
-    sudo python bench/controls/record.py held-out /tmp/controls --only cubic,bbr --paths loss
+    sudo python bench/controls/record.py seen /tmp/controls --only cubic,bbr --paths loss
 
 Writes SET/PATH/CONTROL.pcap.zst (the first 128 bytes of each packet) and SET/PATH/truth.json into the folder. A capture
 that exists is not recorded again. Needs root, and the programs that tools/test-programs installs.

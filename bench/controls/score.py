@@ -5,8 +5,9 @@
 
 For each set of paths prints a table: a row for each congestion control, a column for each kind of path, with `+` for
 the right name, `=` for `reno` where the recorded sender had Reno's windows, `.` for unknown, and the name itself where
-it is wrong. Linux's LP did not reduce by delay in any recording, and DCTCP without marks is Reno: `reno` with them
-among the candidates counts as right. Below is the strict score, in which only the name of the module is right.
+it is wrong. Linux's LP reduces by delay in few connections, and DCTCP without marks is Reno: `reno` with them
+among the candidates counts as right. Below is the strict score, in which only the name of the module is right, and how
+many of the unknown have the right name among their candidates.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def score(folder: Path, kinds: list[str], is_verbose: bool) -> bool:
     """Print the table of a set; return true if its bar is met."""
     lines = [kind for kind in SETS[folder.name] if not kinds or kind in kinds]
     total: Counter[str] = Counter()
+    columns = {kind: Counter[str]() for kind in lines}
     print(f"\n{folder.name:14}" + "".join(f"{kind:>14}" for kind in lines) + f"{'right':>8}{'wrong':>8}{'unknown':>9}")
     for control in CONTROLS:
         cells, counts = [], Counter[str]()
@@ -57,18 +59,23 @@ def score(folder: Path, kinds: list[str], is_verbose: bool) -> bool:
             found = named(capture)
             outcome = judged(found, control)
             counts[outcome] += 1
+            columns[kind][outcome] += 1
+            total["candidate"] += outcome == "unknown" and control in found.candidates
             cells.append({"right": "+", "same": "=", "unknown": "."}.get(outcome, found.name))
             if is_verbose:
                 print(f"  {control} over {kind}: {found.name} {detail(found)}", flush=True)
         print(f"{control:14}" + "".join(f"{cell:>14}" for cell in cells) + numbers(counts), flush=True)
         total.update(counts)
-    print(f"{'all':14}" + " " * 14 * len(lines) + numbers(total))
+    right = "".join(f"{column['right'] + column['same']:>11}/{column.total():2}" for column in columns.values())
+    print(f"{'all':14}{right}{numbers(total)}")
+    candidates = total.pop("candidate", 0)
     every = max(1, total.total())
-    right, wrong = (total["right"] + total["same"]) / every, total["wrong"] / every
-    print(f"named correctly {right:.1%} (bar: {WANTED_RIGHT:.0%}), incorrectly {wrong:.1%} (bar: {MOST_WRONG:.0%})")
+    correct, wrong = (total["right"] + total["same"]) / every, total["wrong"] / every
+    print(f"named correctly {correct:.1%} (bar: {WANTED_RIGHT:.0%}), incorrectly {wrong:.1%} (bar: {MOST_WRONG:.0%})")
     strictly, against = total["right"] / every, (total["wrong"] + total["same"]) / every
     print(f"strictly: correctly {strictly:.1%}, incorrectly {against:.1%}")
-    return right >= WANTED_RIGHT and wrong <= MOST_WRONG
+    print(f"unknown with the right name among the candidates: {candidates} of {total['unknown']}")
+    return correct >= WANTED_RIGHT and wrong <= MOST_WRONG
 
 
 def judged(found: Control, control: str) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
+from typing import cast
 
+import polars as pl
 import pytest
 
+from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
+from whydrop.explaining.predicting.control.laws.early import Cdg
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla
-from whydrop.explaining.predicting.control.model_based import is_bbr
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood
+from whydrop.explaining.predicting.control.model_based import is_bbr, is_paced
 from whydrop.explaining.predicting.control.naming import UNKNOWN, named
-from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished
+from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished, sender
 
 SIZE = 1000
 MS = 1_000_000
@@ -128,17 +133,93 @@ def test_chance_alone_does_not_name_cdg() -> None:
     assert "cdg" not in named(over_shallow_queue(Reno)).candidates
 
 
-def test_a_window_that_the_sender_had_not_filled_is_forgotten() -> None:
-    windows = (20, 12, 11, 21, 10, 10)
+class UnluckyCdg(Cdg):
+    """A sender with CDG that reduces its window in every twelfth round."""
+
+    rounds = 0
+
+    def _round(self) -> None:
+        super()._round()
+        self.rounds += 1
+        if self.rounds % 12 == 0:
+            self.shadow = max(self.shadow, self.window)
+            self.window = self.threshold = self.window * 724 >> 10
+
+
+def test_reductions_without_loss_name_cdg() -> None:
+    assert named(over_shallow_queue(UnluckyCdg)).name == "cdg"
+
+
+def test_few_reductions_without_loss_do_not_name_reno() -> None:
+    assert named(Line(UnluckyCdg(SIZE), rtt_ms=40, service_ms=1.5, limit=100).run(2)).name == UNKNOWN
+
+
+def explained(sent: list[tuple[int, int, str]], acks: list[tuple[int, int, int | None]]) -> Explained:
+    """Segments (time, number, kind) and acknowledgments (time, acknowledged segments, segment of a SACK block)."""
+    tables = {
+        "segments": pl.DataFrame(
+            [(0, time_ns, number * SIZE, SIZE, kind) for time_ns, number, kind in sent],
+            ("flow", "time_ns", "sequence", "payload_bytes", "kind"),
+            orient="row",
+        ),
+        "acks": pl.DataFrame(
+            [(0, time_ns, number * SIZE, 10**6, False) for time_ns, number, _ in acks],
+            ("flow", "time_ns", "acknowledged", "window_bytes", "ecn_echo"),
+            orient="row",
+        ),
+        "sacks": pl.DataFrame(
+            [(0, time_ns, one * SIZE, (one + 1) * SIZE, False) for time_ns, _, one in acks if one is not None],
+            ("flow", "time_ns", "start", "end", "duplicate"),
+            orient="row",
+        ),
+        "flows": pl.DataFrame({"ecn": ["off"]}),
+    }
+    return cast(Explained, SimpleNamespace(table=tables.__getitem__))
+
+
+def test_a_loss_in_a_recovery_begins_the_next_one_at_its_end() -> None:
+    # Segments 2 and 7 are lost; 7 was sent in the recovery of 2.
+    sent = [(at, at, "new") for at in range(6)] + [(20, 2, "fast"), (21, 6, "new"), (22, 7, "new"), (23, 8, "new")]
+    sent += [(33, 7, "fast")]
+    acks = [(10, 1, None), (11, 2, None), (13, 2, 3), (14, 2, 4), (15, 2, 5), (30, 6, None), (31, 7, None)]
+    acks += [(33, 7, 8), (43, 9, None)]
+    seen = sender(explained(sent, acks), 0)
+    assert seen is not None
+    assert [(ack.time_ns, ack.state) for ack in seen.acks if ack.begins] == [(15, "recovery"), (33, "recovery")]
+
+
+@pytest.mark.parametrize(
+    ("windows", "known"),
+    [
+        ((20, 12, 11, 21, 10, 10), [20, None, None, 21, 10, 10]),
+        ((20, 12, 14, 21), [20, None, None, 21]),
+        ((10, 12, 14, 16), [10, 12, 14, 16]),
+    ],
+)
+def test_a_window_that_the_sender_had_not_filled_is_forgotten(
+    windows: tuple[int, ...], known: list[int | None]
+) -> None:
     acks = [Ack(at * MS, 0, 0, 1, None, 0, "open", window) for at, window in enumerate(windows)]
     forget_unfinished(acks)
-    assert [ack.window for ack in acks] == [20, None, None, 21, 10, 10]
+    assert [ack.window for ack in acks] == known
 
 
-def test_pulses_that_losses_end_are_not_the_gain_cycle() -> None:
+def test_pulses_that_losses_end_are_the_gain_cycle_only_with_pacing() -> None:
     seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
-    seen.acks += [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
-    assert not is_bbr(seen)
+    losses = [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
+    seen.acks += losses
+    assert is_bbr(seen)
+    assert not is_bbr(answering(seen))
+
+
+def test_the_bandwidth_of_westwood_does_not_count_the_first_acknowledgment() -> None:
+    law = Westwood(SIZE)
+    for number, size in enumerate((37, 15 * SIZE, 15 * SIZE)):
+        law.time_ns = 60 * MS * number
+        law.delivered(size, False)
+        law.acked(1, 50 * MS, size, "open")
+    # In 15 ticks, 15 segments arrived; the round-trip time is 13 ticks.
+    assert law.reduction() == 13
 
 
 def after_loss(law: Law, window: int) -> int:
@@ -191,6 +272,20 @@ def paced(rounds: int, gains: tuple[float, ...]) -> Sender:
         sends += [(50 * MS * number + 50 * MS * one // count, 0) for one in range(count)]
     row = {"ecn": "off", "ect0": 0, "ce_marked": 0, "packets": 1, "retransmitted_by_kind": {}}
     return Sender(SIZE, [Ack(50 * MS, SIZE, 40 * SIZE, 1, 50 * MS, SIZE, "open")], 10, row, sends)
+
+
+def answering(seen: Sender) -> Sender:
+    """The same sender with an acknowledgment just before each segment, but those that begin a recovery."""
+    others = [Ack(time_ns - 1000, 0, 0, 1, 50 * MS, SIZE, "open") for time_ns, _ in seen.sends]
+    seen.acks = sorted([*others, *seen.acks], key=lambda ack: ack.time_ns)
+    return seen
+
+
+def test_a_sender_is_paced_unless_it_answers_acknowledgments() -> None:
+    seen = paced(80, (1,))
+    seen.acks = [Ack(time_ns + MS, 0, 0, 1, 50 * MS, SIZE, "open") for time_ns in range(0, 4_000 * MS, 3 * MS)]
+    assert is_paced(seen)
+    assert not is_paced(answering(paced(80, (1,))))
 
 
 def test_the_gain_cycle_of_bbr_is_seen() -> None:

@@ -4,6 +4,7 @@
   others at that rate.
 - *ProbeRTT*: after ten seconds without a shorter round-trip time, four segments are in flight for 200 ms and a round
   trip; then the former flight returns at once.
+- *Pacing*: it sends by a timer, and all others of Linux in answer to acknowledgments, unless the host paces them.
 """
 
 from __future__ import annotations
@@ -24,22 +25,34 @@ _UP, _DOWN = 1.12, 0.88
 _FLAT = 0.12
 _STEPS = 4
 _AROUND_ROUNDS = 5
-# A reduction so soon after a pulse is the reason of the low rate.
+# A reduction so soon after a pulse is the reason of the low rate, unless the sender is paced.
 _REDUCED_ROUNDS = 3.0
 # Segments in a round trip that show a gain.
 _LEAST_SEGMENTS = 8
+# Without pacing, this share of the data is sent within a part of the time between acknowledgments.
+_CLOCKED_SHARE = 0.6
+_CLOCKED_PARTS = 4
 
 _PROBE_SEGMENTS = 5
 _LEAST_PROBE_NS = 180_000_000
 _MOST_PROBE_NS = 1_500_000_000
 _LEAST_SENT = 3
 _BUSY_SEGMENTS = 10
+# The flight before a probe, and how much of it returns within so many round trips.
+_BEFORE_ACKS = 200
+_RETURNED = 0.5
+_RETURN_ROUNDS = 2
 
 
 def is_bbr(seen: Sender) -> bool:
-    """True if the sender has the gain cycle of BBR, or its ProbeRTT and some of the cycle."""
+    """True if the sender has the gain cycle of BBR, or its ProbeRTT and pacing or some of the cycle.
+
+    Where BBR believes in a policer it has no cycle for 48 round trips.
+    """
     cycles = count_cycles(seen)
-    return cycles >= _LEAST_CYCLES or (cycles >= _LEAST_CYCLES_WITH_PROBE and bool(probes(seen)))
+    if cycles >= _LEAST_CYCLES:
+        return True
+    return (cycles >= _LEAST_CYCLES_WITH_PROBE or is_paced(seen)) and bool(probes(seen))
 
 
 def count_cycles(seen: Sender) -> int:
@@ -54,7 +67,7 @@ def count_cycles(seen: Sender) -> int:
 
 
 def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
-    """The times of pulses, in round trips; not those that a reduction ends, as of any sender at regular losses."""
+    """The times of pulses, in round trips; without pacing not those before reductions, as regular losses cause."""
     times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
     if times[-1] - times[0] < 2 * _AROUND_ROUNDS * rtt_ns:
         return np.array([])
@@ -62,7 +75,8 @@ def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
     counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
     sent = np.convolve(counts, np.ones(_STEPS), "valid")
     around = _AROUND_ROUNDS * _STEPS
-    reductions = np.array([(ack.time_ns - times[0]) / rtt_ns for ack in seen.acks if _is_loss(ack)])
+    losses = [] if is_paced(seen) else [ack for ack in seen.acks if _is_loss(ack)]
+    reductions = np.array([(ack.time_ns - times[0]) / rtt_ns for ack in losses])
     found: list[float] = []
     at = around
     while at < len(sent) - around:
@@ -75,6 +89,19 @@ def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
         else:
             at += 1
     return np.array(found)
+
+
+def is_paced(seen: Sender) -> bool:
+    """True if data are sent at any time between two acknowledgments."""
+    acks = np.array([ack.time_ns for ack in seen.acks])
+    times = np.array([time_ns for time_ns, _ in seen.sends])
+    times = times[(times >= acks[0]) & (times <= acks[-1])]
+    if len(acks) < _LEAST_SEGMENTS or len(times) < _LEAST_SEGMENTS:
+        return False
+    since = np.sort(times - acks[np.searchsorted(acks, times, side="right") - 1])
+    part_ns = float(np.median(np.diff(acks))) / _CLOCKED_PARTS
+    most = np.max(np.searchsorted(since, since + part_ns, side="right") - np.arange(len(since)))
+    return bool(most < _CLOCKED_SHARE * len(since))
 
 
 def _is_loss(ack: Ack) -> bool:
@@ -95,21 +122,27 @@ def _is_pulse(rates: np.ndarray[Any, Any], at: int) -> bool:
 def probes(seen: Sender) -> list[tuple[int, int]]:
     """Begin and end of each ProbeRTT, in nanoseconds."""
     found: list[tuple[int, int]] = []
+    flights = [(ack.nxt - ack.una) / seen.segment_bytes for ack in seen.acks]
     begin: int | None = None
-    sent = 0
-    before = 0.0
-    recent: list[float] = []
-    for ack in seen.acks:
-        flight = (ack.nxt - ack.una) / seen.segment_bytes
-        if flight <= _PROBE_SEGMENTS and ack.state != "loss":
-            if begin is None:
-                begin, sent = ack.time_ns, 0
-                before = max(recent[-200:], default=0.0)
-            sent += ack.sent
+    for at, ack in enumerate(seen.acks):
+        if flights[at] <= _PROBE_SEGMENTS and ack.state != "loss":
+            begin = at if begin is None else begin
         elif begin is not None:
-            length = ack.time_ns - begin
-            if _LEAST_PROBE_NS <= length <= _MOST_PROBE_NS and sent >= _LEAST_SENT and before >= _BUSY_SEGMENTS:
-                found.append((begin, ack.time_ns))
+            if _is_probe(seen, flights, begin, at):
+                found.append((seen.acks[begin].time_ns, ack.time_ns))
             begin = None
-        recent.append(flight)
     return found
+
+
+def _is_probe(seen: Sender, flights: list[float], begin: int, end: int) -> bool:
+    """True if a low flight is a ProbeRTT by its length, its segments and the flights before and after it."""
+    acks = seen.acks
+    end_ns = acks[end].time_ns
+    if not _LEAST_PROBE_NS <= end_ns - acks[begin].time_ns <= _MOST_PROBE_NS:
+        return False
+    before = max(flights[max(0, begin - _BEFORE_ACKS) : begin], default=0.0)
+    if before < _BUSY_SEGMENTS or sum(ack.sent for ack in acks[begin + 1 : end]) < _LEAST_SENT:
+        return False
+    until_ns = end_ns + _RETURN_ROUNDS * min((ack.rtt_ns for ack in acks if ack.rtt_ns), default=0)
+    last = next((at for at in range(end, len(acks)) if acks[at].time_ns > until_ns), len(acks))
+    return max(flights[end:last]) >= _RETURNED * before

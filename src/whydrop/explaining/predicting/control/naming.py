@@ -18,18 +18,18 @@ _LEAST_COUNT = 10
 # Acknowledgments that are replayed: a long flow must not take long.
 _MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
-# which something else limited the sender, or in which the capture misses packets.
+# which something else limited the sender, or in which the capture misses packets. Without reductions there are fewer
+# ways to contradict a law, and chance explains what is no reduction.
 _LEAST_NEAR = 0.75
 _LEAST_NEAR_UNREDUCED = 0.9
-# Nats by which a law must be ahead of the next, and as a part of what the next costs.
+# Nats by which a law must be ahead of the next: more than one comparison can cost.
 _AHEAD = 6.0
 _CLOSE = 12.0
+# If the best law is near in all comparisons, the variance of the windows is measured, as a part of what the costs
+# assume, and less is enough; but no less than this part.
+_LEAST_NOISE = 0.2
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
-# Reductions without loss that CDG must explain, each within so many nats, before it is named: its law has chance in it,
-# so that it explains anything else as well as Reno does.
-_LEAST_CHANCES = 4
-_MOST_CHANCE = 3.0
 # A sender that something else limits for this share of its time does not show its window.
 _LIMITED_SHARE = 0.3
 
@@ -108,19 +108,26 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
 
 
 def _decided(fits: list[Fit], without_marks: bool) -> Control:
-    # CDG without reductions of its own is Reno; with them it must explain several.
-    cdg = next((fit for fit in fits if fit.name == "cdg"), None)
-    if cdg is not None and sum(cost <= _MOST_CHANCE for cost in cdg.falls) < _LEAST_CHANCES:
-        fits = [fit for fit in fits if fit is not cdg]
+    # CDG without reductions of its own is Reno.
+    fits = [fit for fit in fits if fit.name != "cdg" or fit.chances]
     best = fits[0]
-    rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE)
+    noise = _noise(best)
+    rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE * noise)
     if best.count < _LEAST_COUNT:
         return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
-    if best.near < (_LEAST_NEAR if best.reductions or best.falls else _LEAST_NEAR_UNREDUCED):
+    is_certain = (best.reductions or best.falls) and not best.chances
+    if best.near < (_LEAST_NEAR if is_certain else _LEAST_NEAR_UNREDUCED):
         return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
-    close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD)
+    close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD * noise)
     if "reno" in close and set(close) <= {"reno", "lp"}:
         return Control("reno", ("reno", "lp", "dctcp") if without_marks else ("reno", "lp"), fits=tuple(fits))
     if len(close) > 1:
         return Control(UNKNOWN, close, "several laws explain the windows", tuple(fits))
     return Control(best.name, close, fits=tuple(fits))
+
+
+def _noise(best: Fit) -> float:
+    # The law of CDG has chance in it, which is no noise of the windows.
+    if best.near < 1 or best.name == "cdg":
+        return 1.0
+    return min(1.0, max(_LEAST_NOISE, 2 * best.cost / max(1, best.count)))

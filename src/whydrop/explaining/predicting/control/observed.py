@@ -18,6 +18,11 @@ from whydrop.explaining.explained import Explained
 if TYPE_CHECKING:
     from polars import DataFrame
 
+# Segments by which a window is lower than before, if that is no jitter of the capture.
+_LEAST_DIP = 3
+# So many answers in a row that the sender had not finished; more are jitter.
+_MOST_UNFINISHED = 2
+
 
 @dataclass
 class Ack:
@@ -87,9 +92,9 @@ def sender(found: Explained, flow: int) -> Sender | None:
 def forget_unfinished(acks: list[Ack]) -> None:
     """Forget windows of a sender that had not sent all when the next acknowledgment arrived.
 
-    They are below those around them, and no window grows by more than what is acknowledged.
+    They are below an earlier one; but no window grows by more than what is acknowledged, nor comes back in a round.
     """
-    known: list[tuple[Ack, int, int]] = []
+    known: list[tuple[Ack, int, int, int]] = []
     packets = 0
     for ack in acks:
         packets += ack.packets
@@ -97,13 +102,29 @@ def forget_unfinished(acks: list[Ack]) -> None:
             known.clear()
         if ack.window is None:
             continue
-        while len(known) > 1:
-            last, window, then = known[-1]
-            if window >= known[-2][1] or ack.window <= window + packets - then + 1:
+        while known:
+            last, window, most, then = known[-1]
+            if window >= most or ack.window <= window + packets - then:
                 break
             last.window = None
             known.pop()
-        known.append((ack, ack.window, packets))
+        if known and ack.window >= known[-1][2]:
+            _forget_dip(known, ack)
+        most = max(known[-1][2], ack.window) if known else ack.window
+        known.append((ack, ack.window, most, packets))
+
+
+def _forget_dip(known: list[tuple[Ack, int, int, int]], ack: Ack) -> None:
+    """Forget the windows below the highest one before them, if it is regained in the round in which they began."""
+    first = len(known)
+    while known[first - 1][1] < known[first - 1][2]:
+        first -= 1
+    dip = known[first:]
+    is_short = 0 < len(dip) <= _MOST_UNFINISHED and ack.una <= dip[0][0].nxt
+    if is_short and min(window for _, window, _, _ in dip) <= known[-1][2] - _LEAST_DIP:
+        for one, *_ in dip:
+            one.window = None
+        del known[first:]
 
 
 class _Reader:
@@ -192,12 +213,7 @@ class _Reader:
         rtt_ns, flight = self._round_trip(time_ns, number, known, fresh)
         packets = -(-max(0, number - self.una) // self.size)
         self.una = max(self.una, number)
-        # The receiver sees the answer to its echo only in data sent after that (RFC 3168, section 6.1.2).
-        if self.state != "open" and self.una >= self.high + (self.state == "cwr"):
-            self.state = "open"
-        begins = is_echo and self.is_classic and self.state == "open"
-        if begins:
-            self.state, self.high = "cwr", self.nxt
+        begins = self._change_state(is_echo and self.is_classic)
         self.room = window
         self.acks.append(
             Ack(
@@ -208,6 +224,28 @@ class _Reader:
             )
         )
         self.is_timeout = False
+
+    def _change_state(self, is_echo: bool) -> bool:
+        """Leave a state that has ended; return true if a reduction begins."""
+        was = self.state
+        # The receiver sees the answer to its echo only in data sent after that (RFC 3168, section 6.1.2).
+        if was != "open" and self.una >= self.high + (was == "cwr"):
+            self.state = "open"
+        if self.state != "open":
+            return False
+        if was in ("recovery", "loss") and self._is_lost():
+            # A loss of data sent in the recovery: Linux begins the next one at its end.
+            self.state = "recovery"
+        elif is_echo:
+            self.state = "cwr"
+        else:
+            return False
+        self.high = self.nxt
+        return True
+
+    def _is_lost(self) -> bool:
+        """True if retransmitted data have not arrived yet."""
+        return any(end > self.una and not any(start < end <= stop for start, stop in self.sacked) for end in self.again)
 
     def _round_trip(
         self, time_ns: int, number: int, known: list[tuple[int, int]], fresh: list[tuple[int, int]]

@@ -56,7 +56,8 @@ class Fit:
         growth: cost of each comparison between reductions, in nats.
         reductions: cost of each reduction.
         falls: cost of each reduction without loss.
-        surprise: cost of reductions that did not come.
+        surprise: cost of chance in the law: of reductions that came, and of those that did not.
+        chances: reductions without loss that the law explains by chance.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Fit:
     reductions: list[float] = field(default_factory=list)
     falls: list[float] = field(default_factory=list)
     surprise: float = 0.0
+    chances: int = 0
 
     @property
     def cost(self) -> float:
@@ -136,8 +138,9 @@ class _Replay:
         self.fit = Fit(law.name)
         self.falls = {fall.first: fall for fall in reductions}
         self.seen: int | None = None
+        self.expected = 0
         self.pending: tuple[int, int, str] | None = None
-        self.chained = 0
+        self.has_timeout = False
         self.round_end = -1
         self.round_window = 0
         self.rounds = 0
@@ -162,16 +165,17 @@ class _Replay:
                     self._open()
                 self._advance(at, ack, before)
             state = ack.state
-        self.fit.surprise = self.law.surprise
+        self.fit.surprise += self.law.surprise
         return self.fit
 
     def _reduce(self, state: str) -> None:
         law = self.law
         self.fall = None
         if self.seen is not None and self.pending is None:
-            law.window = self.seen
-        else:
-            self.chained += 1
+            if self.rounds:
+                self.fit.growth.append(_cost(self.expected - self.seen, self.seen, _SHARE))
+            law.correct(self.seen)
+        self.has_timeout = state == "loss" or (self.pending is not None and self.has_timeout)
         after = law.marked_reduction() if state == "cwr" else law.reduction()
         law.reduced(state)
         self.pending = (law.window, after, state)
@@ -182,7 +186,7 @@ class _Replay:
         assert self.pending is not None
         before, after, state = self.pending
         if self.law.name == "westwood" and state != "loss":
-            after = self.law.reduction()
+            after = self.law.window = self.law.reduction()
         self.pending = (before, after, state)
         self.law.opened(state)
 
@@ -199,13 +203,17 @@ class _Replay:
             self._fallen(self.fall)
             self.fall = None
             return
+        # Linux grows by what arrived, at acknowledgments that advance.
+        packets = -(-ack.delivered // law.segment_bytes) if ack.packets else 0
         if self.pending is not None:
-            law.grow(ack.delivered // law.segment_bytes)
+            # Not while the flight falls to the reduced window.
+            if ack.sent:
+                law.grow(packets)
             if ack.window is not None:
                 self._settled(ack)
             return
-        if ack.packets:
-            law.grow(ack.packets)
+        if packets:
+            law.grow(packets)
         if ack.window is not None:
             self._compare(ack)
 
@@ -214,12 +222,12 @@ class _Replay:
         assert ack.window is not None
         _, after, state = self.pending
         law = self.law
-        if state != "loss" and not self.chained and self.seen is not None:
-            self.fit.reductions.append(_cost(after - ack.window, ack.window, _SHARE))
+        if not self.has_timeout and self.seen is not None:
+            self.fit.reductions.append(_cost(law.window - ack.window, ack.window, _SHARE))
         law.window = ack.window
         law.threshold = max(after, 2) if state == "loss" else ack.window
         law.count = 0
-        self.pending, self.chained = None, 0
+        self.pending = None
         self._anchor(ack)
 
     def _fallen(self, fall: Fall) -> None:
@@ -227,7 +235,9 @@ class _Replay:
         cost = _cost(law.window - fall.after, fall.after, _SHARE)
         own = law.free_drop(fall.before, fall.after)
         if own is not None and own < cost:
-            cost = own
+            self.fit.surprise += own
+            self.fit.chances += 1
+            cost = 0.0
             law.opened("cwr")
         self.fit.falls.append(cost)
         law.window = fall.after
@@ -249,7 +259,7 @@ class _Replay:
             law.window = ack.window
             self._anchor(ack)
             return
-        self.seen = ack.window
+        self.seen, self.expected = ack.window, law.window
         if ack.una <= self.round_end:
             return
         self.round_end = ack.nxt
@@ -262,7 +272,7 @@ class _Replay:
         share = _SHARE_SLOW_START if is_fast else _SHARE
         self.fit.growth.append(_cost(law.window - ack.window, ack.window, share))
         if abs(law.window - ack.window) > 1:
-            law.window = ack.window
+            law.correct(ack.window)
 
 
 def _cost(error: float, window: int, share: float) -> float:

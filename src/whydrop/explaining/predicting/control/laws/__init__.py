@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic, CubicWithoutHyStart
-from whydrop.explaining.predicting.control.laws.delay import Illinois, Vegas, Veno, Yeah
+from whydrop.explaining.predicting.control.laws.delay import Illinois, IllinoisOfBusyHost, Vegas, Veno, Yeah
 from whydrop.explaining.predicting.control.laws.early import Cdg, Lp, Nv
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Htcp, Hybla, Westwood
+from whydrop.explaining.predicting.control.laws.rtt_scaled import (
+    Htcp,
+    HtcpRoundedDown,
+    Hybla,
+    Westwood,
+    WestwoodRoundedDown,
+)
 
 LAWS: tuple[type[Law], ...] = (
     Reno,
@@ -15,8 +21,11 @@ LAWS: tuple[type[Law], ...] = (
     Dctcp,
     Vegas,
     Westwood,
+    WestwoodRoundedDown,
     Illinois,
+    IllinoisOfBusyHost,
     Htcp,
+    HtcpRoundedDown,
     Hybla,
     Yeah,
     Scalable,

@@ -163,6 +163,7 @@ class Illinois(Law):
     """Liu, Basar and Srikant, "TCP-Illinois", Performance Evaluation 65, 2008: steps by average queueing delay."""
 
     name = "illinois"
+    host_us = 0
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
@@ -182,8 +183,8 @@ class Illinois(Law):
             return
         rtt_us = rtt_ns // 1000
         self.base_us = min(self.base_us, rtt_us)
-        self.longest_us = max(self.longest_us, rtt_us)
-        self.sum_us += rtt_us
+        self.longest_us = max(self.longest_us, rtt_us + self.host_us)
+        self.sum_us += rtt_us + self.host_us
         self.samples += 1
 
     def grow(self, packets: int) -> None:
@@ -242,3 +243,9 @@ class Illinois(Law):
             self.low_rounds, self.was_above = 0, False
             self.end = self.nxt
             self.sum_us = self.samples = 0
+
+
+class IllinoisOfBusyHost(Illinois):
+    """Illinois with round trips longer than the capture shows, as a host measures them that sends in bursts."""
+
+    host_us = 40

@@ -60,6 +60,10 @@ class Law:
     def opened(self, state: str) -> None:
         """Return from that state to the open one."""
 
+    def correct(self, window: int) -> None:
+        """Set the window to the observed one, which differs by an error of the replay."""
+        self.window = window
+
     def free_drop(self, before: int, after: int) -> float | None:
         """Cost of a reduction without loss and mark, in nats; ``None`` if the law has none."""
         del before, after

@@ -5,13 +5,13 @@ from __future__ import annotations
 from whydrop.explaining.predicting.control.laws.law import JIFFY_NS, Law
 
 _HZ = 1_000_000_000 // JIFFY_NS
-# A capture shows round-trip times with an error of this size.
+# A capture shows round-trip times with an error of about this size.
 _ERROR_NS = 100_000
 
 
 def _ticks(rtt_ns: int) -> int:
     """A round-trip time in ticks, rounded up."""
-    return -(-(rtt_ns - _ERROR_NS) // JIFFY_NS)
+    return -(-rtt_ns // JIFFY_NS)
 
 
 class Hybla(Law):
@@ -58,6 +58,7 @@ class Htcp(Law):
     """Leith and Shorten, "H-TCP", PFLDnet 2004: growth by the time since a loss, reduction by the ratio of RTTs."""
 
     name = "htcp"
+    error_ns = 0
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
@@ -79,7 +80,7 @@ class Htcp(Law):
         if state == "open":
             self.packets = packets
         if rtt_ns is not None:
-            self._measure(_ticks(rtt_ns), state)
+            self._measure(_ticks(rtt_ns - self.error_ns), state)
         if state != "open":
             self.counted = 0
             self.counted_since = self.jiffies
@@ -155,10 +156,17 @@ class Htcp(Law):
         self.congested = self.jiffies
 
 
+class HtcpRoundedDown(Htcp):
+    """H-TCP where the round-trip time is just above a number of ticks, and the sender saw less."""
+
+    error_ns = _ERROR_NS
+
+
 class Westwood(Law):
     """Mascolo et al., "TCP Westwood", MobiCom 2001 (and Westwood+): after a loss, bandwidth by the least RTT."""
 
     name = "westwood"
+    error_ns = 0
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
@@ -172,8 +180,10 @@ class Westwood(Law):
     def delivered(self, size: int, is_echo: bool) -> None:
         now = self.time_ns // JIFFY_NS
         if not self.has_begun:
+            # Linux counts from the handshake, but not what the first acknowledgment reports.
             self.has_begun = True
-            self.since = now
+            self.since = now - _HZ
+            return
         elapsed = now - self.since
         if self.rtt and elapsed > max(self.rtt, _HZ // 20):
             sample = self.size // elapsed
@@ -193,10 +203,16 @@ class Westwood(Law):
 
     def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
         if rtt_ns is not None and rtt_ns > 0:
-            self.rtt = _ticks(rtt_ns)
+            self.rtt = _ticks(rtt_ns - self.error_ns)
 
     def reduction(self) -> int:
         return max(self.estimate * self.least // self.segment_bytes, 2)
 
     def reduced(self, state: str) -> None:
         self.is_reset = state == "loss"
+
+
+class WestwoodRoundedDown(Westwood):
+    """Westwood+ where the round-trip time is just above a number of ticks, and the sender saw less."""
+
+    error_ns = _ERROR_NS
