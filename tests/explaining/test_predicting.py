@@ -68,12 +68,12 @@ def test_without_a_change_usual_ones_are_tried_and_the_best_comes_first() -> Non
     found = whydrop.predict(*BOTH, runs=4)
     assert {one.changes[0].partition("=")[0] for one in found.tried} == {"pace", "policer.burst", "cc"}
     goodputs = [one.goodput_bps.value for one in found.tried if one.goodput_bps is not None]
-    assert goodputs[0] == pytest.approx(max(goodputs), rel=0.1)
+    assert goodputs[0] == pytest.approx(max(goodputs), rel=0.05)
     assert [one["changes"] for one in found.as_json()["tried"]] == [one.changes for one in found.tried]
 
 
 def test_changes_fit_the_elements_of_the_path_and_its_senders() -> None:
-    flow = {"control": "bbr", "mss_bytes": 1448}
+    flow = {"control": "bbr", "mss_bytes": 1448, "pace_bps": None}
     queue = {"element": "fifo", "rate_bps": 20e6, "limit_packets": 10}
     setting = {"path": {"elements": [queue]}, "round_trip_ns": 40_000_000, "flows": [flow]}
     assert list(worth_trying(setting)) == ["pace=19M", "queue.limit=70packets", "aqm=fq_codel", "cc=cubic"]
@@ -90,11 +90,11 @@ def test_a_queue_that_grows_beyond_what_was_seen_is_refused_where_its_limit_is_a
         recorded=was,
         before=(dataclasses.replace(was, delay_greatest_s=0.005),) * 2,
         setting=captured.setting | {"path": path},
-        limit_is_assumed=True,
+        assumed="limit",
     )
     assert "whether it can hold more does not show" in str(with_changes(seen, ["cc=reno"], Runs()).refusal)
     assert with_changes(seen, ["queue.limit=20packets"], Runs()).refusal is None
-    known = dataclasses.replace(seen, limit_is_assumed=False)
+    known = dataclasses.replace(seen, assumed="nothing")
     assert with_changes(known, ["cc=reno"], Runs()).refusal is None
 
 

@@ -24,6 +24,8 @@ impl std::error::Error for ChangeError {}
 /// RFC 791: what every host takes; and the largest IP packet.
 const LEAST_MTU_BYTES: f64 = 576.0;
 const MOST_MTU_BYTES: f64 = 65_535.0;
+/// Below, a full packet leaves once in a second or less often.
+const LEAST_PACE_BPS: f64 = 10_000.0;
 
 /// Applies one change.
 ///
@@ -51,6 +53,9 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
         }
         "pace" => {
             let rate_bps = number("line", "rate", value)?;
+            if rate_bps < LEAST_PACE_BPS {
+                return Err("expected at least 10 kbit/s, such as 9M".to_owned());
+            }
             let each_bps = rate_bps / setting.flows.len().max(1) as f64;
             (setting.flows.iter_mut()).for_each(|flow| flow.pace_bps = Some(each_bps));
         }
@@ -243,6 +248,7 @@ mod tests {
             ("fifo.rate=fast", "a rate in bit/s"),
             ("fifo.rate=0", "rate"),
             ("mtu=7", "576"),
+            ("pace=0", "10 kbit/s"),
             ("aqm=magic", "fq_codel"),
             ("rtt=soon", "a time"),
             ("speed=3", "cc, pace, rtt"),

@@ -130,12 +130,12 @@ def _predicted(found: Explanation) -> Prediction | None:
     """Predictions of usual changes; a note says why, where there are none."""
     from whydrop.cli import progress
     from whydrop.explaining.predicting.advising import ranked
-    from whydrop.explaining.predicting.running import PredictionError, Runs
+    from whydrop.explaining.predicting.running import Runs
 
     try:
         with progress.stepping("Simulating") as advance:
             return ranked(found, runs=Runs(advance))
-    except PredictionError as reason:
+    except Error as reason:
         ending.note(f"--predict: {reason}")
         return None
 

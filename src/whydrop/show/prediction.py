@@ -21,14 +21,20 @@ _CONTROL_FROM = {
     "default": "Linux's default",
     "kernel": "by the sender's kernel",
     "windows": "its windows show it",
-    "runs": "of those simulated, it reproduces the capture best",
+    "runs": "not known; of those simulated, it reproduces the recorded values best",
 }
 
 
+_NO_LIMIT = "delay:time=0ns"
+_ASSUMED = {
+    "limit": " (its limit is assumed)",
+    "law": " (its rate is measured; law and limit are assumed)",
+}
 # Less than this is no gain: the interval of a prediction is wider.
 _LEAST_GAIN = 0.05
 # Delay matters from here on.
 _LEAST_DELAY_S = 0.01
+_LEAST_LOSS = 0.001
 
 
 def document(found: Prediction) -> Document:
@@ -55,18 +61,42 @@ def _headline(found: Prediction) -> str:
 
 
 def _best(found: Prediction) -> str:
-    """The change that helps most, if one does."""
-    best, was = found.tried[0], found.recorded
-    if best.goodput_bps is None or was is None:
+    """The change that helps most, if one does: more goodput, else less delay, else fewer losses."""
+    was = found.recorded
+    known = [one for one in found.tried if one.goodput_bps is not None]
+    if not known or was is None:
         return "The model reproduces what was recorded; what the usual changes would bring is not known."
-    change = ", ".join(best.changes)
-    if best.goodput_bps.value > (1 + _LEAST_GAIN) * was.goodput_bps:
-        gain = f"goodput of {rate(best.goodput_bps.value)} instead of {rate(was.goodput_bps)}"
-    elif (delays := _shorter(best.delay_p95_s, was.delay_p95_s)) is not None:
-        gain = f"queueing delay (95th percentile) of {duration(delays[1])} instead of {duration(delays[0])}"
-    else:
-        return "None of the changes tried would bring clearly more goodput or less delay."
-    return f"Of the changes tried, {change} would help most: {gain}."
+    for gain in (_more_goodput, _less_delay, _fewer_losses):
+        for one in known:
+            if said := gain(one, was):
+                return f"Of the changes tried, {', '.join(one.changes)} would help most: {said}."
+    return "None of the changes tried would bring clearly more goodput, less delay or fewer losses."
+
+
+def _more_goodput(one: Prediction, was: Quantities) -> str | None:
+    """A gain that is larger than its interval."""
+    value = one.goodput_bps
+    if value is None or value.value <= (1 + _LEAST_GAIN) * was.goodput_bps or value.low <= was.goodput_bps:
+        return None
+    return f"goodput of {rate(value.value)} instead of {rate(was.goodput_bps)}"
+
+
+def _keeps_goodput(one: Prediction, was: Quantities) -> bool:
+    return one.goodput_bps is not None and one.goodput_bps.value >= (1 - 2 * _LEAST_GAIN) * was.goodput_bps
+
+
+def _less_delay(one: Prediction, was: Quantities) -> str | None:
+    delays = _shorter(one.delay_p95_s, was.delay_p95_s)
+    if delays is None or not _keeps_goodput(one, was):
+        return None
+    return f"queueing delay (95th percentile) of {duration(delays[1])} instead of {duration(delays[0])}"
+
+
+def _fewer_losses(one: Prediction, was: Quantities) -> str | None:
+    value = one.loss_rate
+    if value is None or was.loss_rate < _LEAST_LOSS or 2 * value.high > was.loss_rate or not _keeps_goodput(one, was):
+        return None
+    return f"{percent(value.value)} of the data packets lost instead of {percent(was.loss_rate)}"
 
 
 def _shorter(value: Value | None, was_s: float | None) -> tuple[float, float] | None:
@@ -110,7 +140,7 @@ def _tried(found: Prediction) -> Table | None:
 
 
 def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
-    yield "Path", found.path
+    yield "Path", _path(found)
     if found.changed_path != found.path:
         yield "Changed path", found.changed_path
     if found.changes:
@@ -120,6 +150,12 @@ def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
     yield "Congestion control", f"{found.control} ({_CONTROL_FROM[found.control_from]})"
     for limit, count in Counter(limit for sender in found.senders for limit in _limits(sender)).items():
         yield "Senders", limit if len(found.senders) == 1 else f"{limit} ({count} of {len(found.senders)})"
+
+
+def _path(found: Prediction) -> str:
+    if found.path == _NO_LIMIT:
+        return "nothing that limits"
+    return found.path + _ASSUMED.get(found.assumed, "")
 
 
 def _limits(sender: Json) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from whydrop.explaining.predicting.prediction import Prediction, Value, with_changes
 from whydrop.explaining.predicting.reproducing import RUNS, Reproduction, reproduce
@@ -16,9 +18,11 @@ from whydrop.explaining.words.policers import sawtooth_burst_bytes
 if TYPE_CHECKING:
     from whydrop.explaining.explained import Explained
 
-# Goodputs that differ by less are the same: then delay decides, then losses.
+# Goodputs that differ by less are the same: then losses decide, in such steps, then delay.
 _SAME_GOODPUT = 0.05
+_SAME_LOSS = 0.01
 _POLICERS = ("policer", "linux-police")
+_QUEUES = ("fifo", "shaper", "tick-shaper")
 _MANAGED = ("codel", "pie", "red", "fq-codel", "fq-pie", "cake", "dual-pi2")
 # A queue this much larger or smaller than the product of rate and round trip is worth a change.
 _ANOTHER_LIMIT = 1.5
@@ -42,43 +46,46 @@ def tried_on(was: Reproduction, runs: Runs) -> Prediction:
         return reproduced
     changes = [*worth_trying(was.setting)]
     runs.expect(len(was.before) * len(changes))
-    return replace(reproduced, tried=tuple(sorted((with_changes(was, [one], runs) for one in changes), key=_rank)))
+    return replace(reproduced, tried=_ranked([with_changes(was, [one], runs) for one in changes]))
 
 
 def worth_trying(setting: Json) -> Iterator[str]:
     """Changes that the elements of a path and its senders suggest, as ``--change`` takes them.
 
-    >>> flow = {"control": "cubic", "mss_bytes": 1448}
+    >>> flow = {"control": "cubic", "mss_bytes": 1448, "pace_bps": None}
     >>> policer = {"element": "policer", "rate_bps": 20e6, "burst_bytes": 50e3}
     >>> setting = {"path": {"elements": [policer]}, "round_trip_ns": 40_000_000, "flows": [flow]}
     >>> list(worth_trying(setting))
     ['pace=19M', 'policer.burst=384kB', 'cc=bbr']
     """
     for element in setting["path"]["elements"]:
-        kind, rate_bps = element["element"], element.get("rate_bps")
-        if rate_bps is None:
-            continue
-        if kind in _POLICERS:
-            yield f"pace={PACED_SHARE * rate_bps / 1e6:.4g}M"
+        if element["element"] in (*_POLICERS, *_QUEUES, *_MANAGED):
+            yield from _slower(setting, element)
+        if element["element"] in _POLICERS:
             yield from _larger_burst(setting, element)
-        elif kind in (*_MANAGED, "fifo"):
-            yield f"pace={PACED_SHARE * rate_bps / 1e6:.4g}M"
-        if kind == "fifo":
+        if element["element"] == "fifo":
             yield from _another_limit(setting, element)
-        if kind in ("fifo", *_MANAGED) and kind != "fq-codel":
+        if element["element"] in (*_QUEUES, *_MANAGED) and element["element"] != "fq-codel":
             yield "aqm=fq_codel"
     controls = {flow["control"] for flow in setting["flows"]}
-    yield from (f"cc={control}" for control in ("bbr", "cubic") if controls != {control} and _suits(control, controls))
+    if controls != {"bbr"}:
+        yield "cc=bbr"
+    if "bbr" in controls:
+        yield "cc=cubic"
 
 
-def _suits(control: str, controls: set[str]) -> bool:
-    return control == "bbr" or "bbr" in controls
+def _slower(setting: Json, element: Json) -> Iterator[str]:
+    """Senders paced below the rate of an element, unless they are already."""
+    rate_bps = PACED_SHARE * element["rate_bps"]
+    paces_bps = [flow["pace_bps"] for flow in setting["flows"]]
+    if None in paces_bps or sum(paces_bps) > rate_bps:
+        yield f"pace={_digits(rate_bps / 1e6)}M"
 
 
 def _larger_burst(setting: Json, element: Json) -> Iterator[str]:
     needed = sawtooth_burst_bytes(element["rate_bps"], setting["round_trip_ns"] / 1e9, _mss_bytes(setting))
     if needed > _ANOTHER_LIMIT * element["burst_bytes"]:
-        yield f"{element['element']}.burst={needed / 1e3:.3g}kB"
+        yield f"{element['element']}.burst={_digits(needed / 1e3)}kB"
 
 
 def _another_limit(setting: Json, element: Json) -> Iterator[str]:
@@ -89,17 +96,36 @@ def _another_limit(setting: Json, element: Json) -> Iterator[str]:
         yield f"queue.limit={math.ceil(product / size)}packets"
 
 
+def _digits(value: float) -> str:
+    """Four digits, without an exponent.
+
+    >>> _digits(3437.49), _digits(19.0), _digits(123456.0)
+    ('3437', '19', '123500')
+    """
+    return np.format_float_positional(float(f"{value:.4g}"), trim="-")
+
+
 def _mss_bytes(setting: Json) -> int:
     return max(int(flow["mss_bytes"]) for flow in setting["flows"])
 
 
-def _rank(one: Prediction) -> tuple[float, float, float]:
-    if one.goodput_bps is None:
-        return (math.inf, 0.0, 0.0)
-    classes = math.log(max(one.goodput_bps.value, 1.0)) / math.log1p(_SAME_GOODPUT)
-    return (-round(classes), _or_recorded(one, "delay_p95_s"), _or_recorded(one, "loss_rate"))
+def _ranked(tried: Sequence[Prediction]) -> tuple[Prediction, ...]:
+    """By goodput; where that is the same, by losses and delay; last those that are not known."""
+    left = [one for one in tried if one.goodput_bps is not None]
+    found: list[Prediction] = []
+    while left:
+        best_bps = max(_value(one, "goodput_bps") for one in left)
+        same = [one for one in left if _value(one, "goodput_bps") >= (1 - _SAME_GOODPUT) * best_bps]
+        found += sorted(same, key=_harm)
+        left = [one for one in left if one not in same]
+    return (*found, *(one for one in tried if one.goodput_bps is None))
 
 
-def _or_recorded(one: Prediction, name: str) -> float:
+def _harm(one: Prediction) -> tuple[float, float]:
+    """Losses in steps, and delay: an unknown one counts as the recorded one."""
+    return round(_value(one, "loss_rate") / _SAME_LOSS), _value(one, "delay_p95_s")
+
+
+def _value(one: Prediction, name: str) -> float:
     value: Value | None = getattr(one, name)
     return (getattr(one.recorded, name) or 0.0) if value is None else value.value

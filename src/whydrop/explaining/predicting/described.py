@@ -16,6 +16,7 @@ Json = dict[str, Any]
 KEYS = ("path", "elements", "rtt", "mtu")
 # IPv4, and TCP with timestamps.
 _HEADER_BYTES = 52
+_MTU_BYTES = (576, 65_535)
 _DURATION_NS = 10_000_000_000
 
 
@@ -80,8 +81,8 @@ def of_file(file: Path) -> Described:
     except ValueError as reason:
         raise PathError(f"{file}: rtt: {reason}") from None
     mtu_bytes = given.get("mtu")
-    if mtu_bytes is not None and not isinstance(mtu_bytes, int):
-        raise PathError(f"{file}: mtu: expected a whole number of bytes")
+    if mtu_bytes is not None and (type(mtu_bytes) is not int or not _MTU_BYTES[0] <= mtu_bytes <= _MTU_BYTES[1]):
+        raise PathError(f"{file}: mtu: expected a whole number of bytes from {_MTU_BYTES[0]} to {_MTU_BYTES[1]}")
     return Described(of_text(path, f"{file}: ").path, rtt_s, mtu_bytes, place=f"{file}: ")
 
 

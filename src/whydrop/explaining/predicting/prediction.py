@@ -31,8 +31,10 @@ from whydrop.explaining.predicting.reproducing import (
     reproduce,
 )
 from whydrop.explaining.predicting.running import Json, Runs
+from whydrop.explaining.predicting.setting import Assumed
 from whydrop.explaining.replaying import readable
 
+_NOTHING = 1e-6
 # An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
 _DEVIATIONS = 1.645
 _MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
@@ -76,6 +78,8 @@ class Prediction:
         recorded: what the captures show; ``None`` for a described path.
         reproduced: the median of the runs without a change.
         misses: quantities that the model does not reproduce; then nothing is predicted.
+        assumed: ``limit``: no loss shows how much the queue can contain; ``law``: of queue management only the rate is
+            known, the rest are Linux's defaults; else ``nothing``.
         goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
         refusal: why nothing is predicted, if so.
         simulated_s: only so much from the beginning of the captures is simulated and compared; ``None``: all.
@@ -91,6 +95,7 @@ class Prediction:
     recorded: Quantities | None
     reproduced: Quantities
     misses: tuple[str, ...]
+    assumed: Assumed
     goodput_bps: Value | None
     loss_rate: Value | None
     delay_p95_s: Value | None
@@ -137,7 +142,7 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
         # Other random numbers: where losses fall with the change is not known.
         first = RUN_FOR_EACH * len(was.before) + 1
         after = runs.of(changed, range(first, first + len(was.before)))
-        refusal = _beyond_load(was, after) or _beyond_queue(was, changes, after)
+        refusal = _nothing_arrives(after) or _beyond_load(was, after) or _beyond_queue(was, changes, after)
     return _prediction(
         _Settings(was.setting, changed, was.control_from, tuple(changes)),
         was.before,
@@ -147,6 +152,7 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
         misses=was.misses,
         refusal=refusal,
         simulated_s=was.simulated_s,
+        assumed=was.assumed,
     )
 
 
@@ -173,8 +179,13 @@ def predict_described(
     before = first + (runs.of(setting, range(2, count + 1)) if count > 1 else [])
     after = runs.of(changed, range(count + 1, 2 * count + 1)) if changes else None
     control_from: ControlFrom = "default" if control is None else "user"
+    refusal = _nothing_arrives(after or before)
     return _prediction(
-        _Settings(setting, changed, control_from, tuple(changes)), before, after, reproduced=median(before)
+        _Settings(setting, changed, control_from, tuple(changes)),
+        before,
+        None if refusal else after,
+        reproduced=median(before),
+        refusal=refusal,
     )
 
 
@@ -223,6 +234,7 @@ def _prediction(
     misses: tuple[str, ...] = (),
     refusal: str | None = None,
     simulated_s: float | None = None,
+    assumed: Assumed = "nothing",
 ) -> Prediction:
     was = recorded or reproduced
     is_bbr = any(flow["control"] == "bbr" for flow in settings.changed["flows"])
@@ -242,12 +254,19 @@ def _prediction(
         recorded,
         reproduced,
         misses,
+        assumed,
         value("goodput_bps", 1.0),
         value("loss_rate", LOSS_WITHIN),
         value("delay_p95_s", DELAY_WITHIN_S) if has_delay else None,
         refusal,
         simulated_s,
     )
+
+
+def _nothing_arrives(after: Sequence[Quantities]) -> str | None:
+    if median(after).goodput_bps > 0:
+        return None
+    return "no data are acknowledged in the time that is simulated"
 
 
 def _beyond_load(was: Reproduction, after: Sequence[Quantities]) -> str | None:
@@ -264,7 +283,7 @@ def _beyond_queue(was: Reproduction, changes: Sequence[str], after: Sequence[Qua
     """The reason for no prediction: the queue grows beyond what was seen, and its limit did not show."""
     names = (change.partition("=")[0].strip().rpartition(".")[2] for change in changes)
     greatest_s, new_s = was.recorded.delay_greatest_s, median(after).delay_greatest_s
-    if not was.limit_is_assumed or greatest_s is None or new_s is None:
+    if was.assumed != "limit" or greatest_s is None or new_s is None:
         return None
     if any(name in _CHANGES_OF_LIMITS for name in names) or new_s <= _SAME_DELAY * greatest_s + _SAME_DELAY_S:
         return None
@@ -295,4 +314,7 @@ def _value(
         # No more than the best run: where the path is full, an error of the model does not make it larger.
         best = max(recorded_value, float(np.max(new)) - least)
         value, low, high = min(value, best), min(low, best), min(high, (1 + model_deviation) * best)
-    return Value(*(max(0.0, bound) for bound in (value, low, high)))
+    most = 1.0 if name == "loss_rate" else math.inf
+    # What is left of a subtraction is no value.
+    bounds = (0.0 if bound < _NOTHING * least else min(bound, most) for bound in (value, low, high))
+    return Value(*bounds)

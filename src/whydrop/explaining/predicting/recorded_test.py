@@ -54,7 +54,10 @@ def settings(found: Explained, controls: Sequence[str]) -> list[Candidate]:
         "duration_ns": round(_duration_s(found, load["rate_bps"]) * 1e9),
     }
     flows = [sender(control, _PACKET_BYTES) for control in controls]
-    return [Candidate(setting | {"flows": [flow] * load["flows"]}, limit_is_assumed=limit is None) for flow in flows]
+    return [
+        Candidate(setting | {"flows": [flow] * load["flows"]}, "limit" if limit is None else "nothing")
+        for flow in flows
+    ]
 
 
 def control_of(found: Explained, recording: pl.DataFrame, known: Sequence[str]) -> str | None:

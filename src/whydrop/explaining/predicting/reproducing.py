@@ -22,7 +22,7 @@ from whydrop.explaining.predicting import recorded, recorded_test
 from whydrop.explaining.predicting.control.naming import control_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.running import Json, Runs
-from whydrop.explaining.predicting.setting import Candidate, settings
+from whydrop.explaining.predicting.setting import Assumed, Candidate, settings
 from whydrop.formats.importing import open_recording
 
 ControlFrom = Literal["user", "default", "kernel", "windows", "runs"]
@@ -60,7 +60,7 @@ class Reproduction:
         recorded: what they show.
         greatest_load_bps: the most that arrived before the path in 100 ms.
         setting: the path and the senders.
-        limit_is_assumed: the queue of the path never was full, and its limit is a guess.
+        assumed: of the path, as :class:`Candidate` has it.
         control_from: how the congestion control is known.
         before: the runs that are nearest to what was recorded, the nearest first.
         seed: that of the nearest.
@@ -71,7 +71,7 @@ class Reproduction:
     recorded: Quantities
     greatest_load_bps: float
     setting: Json
-    limit_is_assumed: bool
+    assumed: Assumed
     control_from: ControlFrom
     before: tuple[Quantities, ...]
     seed: int
@@ -122,7 +122,7 @@ def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> 
         was,
         seen.greatest_load_bps,
         best.setting,
-        best.limit_is_assumed,
+        best.assumed,
         seen.control_from,
         tuple(nearest),
         1 + all_runs.index(nearest[0]),

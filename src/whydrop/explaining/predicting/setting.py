@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -44,6 +44,7 @@ _FULL_SHARE = 0.9
 # Fewer losses that the path does not explain are errors of its parameters.
 _LEAST_OTHER_LOSSES = 3
 # Elements that pass a packet at once, unless many came before it.
+_BUCKETS = ("burst_bytes", "peak_burst_bytes")
 _BURSTS = ("policer", "linux-police", "shaper", "tick-shaper")
 _LEAST_PROPAGATION = 10
 # Linux's defaults of queue management, and RED's usual proportion of its thresholds.
@@ -57,17 +58,21 @@ _QUEUES = ("fifo", "shaper", "tick-shaper")
 _LIMITS = ("limit_packets", "limit_bytes")
 
 
+Assumed = Literal["nothing", "limit", "law"]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A setting that may have been.
 
     Attributes:
         setting: the path and the senders.
-        limit_is_assumed: the captures do not show how much its queue can hold.
+        assumed: ``limit``: the captures do not show how much its queue can contain; ``law``: of queue management only
+            the rate is known.
     """
 
     setting: Json
-    limit_is_assumed: bool
+    assumed: Assumed
 
 
 def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]) -> list[Candidate]:
@@ -91,7 +96,7 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
         for least_share in least_shares
     ]
     paths = _paths(found, verdict)
-    return [Candidate(_joined(path, one), is_assumed) for one in senders for path, is_assumed in paths]
+    return [Candidate(_joined(path, one), assumed) for one in senders for path, assumed in paths]
 
 
 def _joined(path: Json, senders: Json) -> Json:
@@ -102,7 +107,18 @@ def _joined(path: Json, senders: Json) -> Json:
     round_trip_ns = senders["round_trip_ns"]
     # A part, however slow the link: the least round trip is that of a packet.
     propagation_ns = max(round_trip_ns - link_ns, round_trip_ns // _LEAST_PROPAGATION)
-    return {"path": path, **senders, "round_trip_ns": propagation_ns}
+    # A fitted bucket may be smaller than a packet, which no element can pass.
+    elements = [
+        _with_room(one, max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"]))
+        for one in path["elements"]
+    ]
+    return {"path": {**path, "elements": elements}, **senders, "round_trip_ns": propagation_ns}
+
+
+def _with_room(element: Json, packet_bytes: int) -> Json:
+    least_bytes = float(packet_bytes + (element.get("overhead_bytes") or 0))
+    burst = {name: max(element[name], least_bytes) for name in _BUCKETS if element.get(name) is not None}
+    return {**element, **burst}
 
 
 def _senders(found: Explained, flows: list[Json], line_bps: float | None) -> Json:
@@ -119,25 +135,25 @@ def _senders(found: Explained, flows: list[Json], line_bps: float | None) -> Jso
     return setting
 
 
-def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, bool]]:
-    """Paths, and whether the limit of their queue is assumed."""
+def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, Assumed]]:
+    """Paths, and what of each is assumed."""
     if verdict.cause in ("random-loss", *_SENDER_LIMITS, "receiver-window"):
         element = {"element": "delay", "time_ns": 0} if verdict.path is None else verdict.path["elements"][0]
         # Behind it may be a link with a queue that never was full.
         rate_bps = _rate_bps(recorded.departures(found), _LONG_RUN)
         link = [] if rate_bps is None else [{"element": "fifo", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS}]
-        return [({"elements": [element]}, False), *(({"elements": [element, one]}, True) for one in link)]
+        return [({"elements": [element]}, "nothing"), *(({"elements": [element, one]}, "limit") for one in link)]
     if verdict.path is not None:
         elements = verdict.path["elements"]
-        is_assumed = any(_has_no_limit(one) for one in elements)
-        return [(one, is_assumed) for one in (dict(verdict.path), *with_other_losses(found, verdict, elements))]
+        assumed: Assumed = "limit" if any(_has_no_limit(one) for one in elements) else "nothing"
+        return [(one, assumed) for one in (dict(verdict.path), *with_other_losses(found, verdict, elements))]
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
             f"the headline is {verdict.cause}, which has no path that could be run; a policer, a queue, a shaper, "
             "queue management, random loss or no loss at all was expected"
         )
-    return [({"elements": [element]}, False) for element in _managed(verdict, rate.value)]
+    return [({"elements": [element]}, "law") for element in _managed(verdict, rate.value)]
 
 
 def _has_no_limit(element: Json) -> bool:

@@ -29,6 +29,8 @@ _AROUND_ROUNDS = 5
 _REDUCED_ROUNDS = 3.0
 # Segments in a round trip that show a gain.
 _LEAST_SEGMENTS = 8
+# Senders that have so many in fewer than one of so many round trips show none.
+_MOST_IDLE = 4
 # Without pacing, this share of the data is sent within a part of the time between acknowledgments.
 _CLOCKED_SHARE = 0.6
 _CLOCKED_PARTS = 4
@@ -69,7 +71,9 @@ def count_cycles(seen: Sender) -> int:
 def _pulses(seen: Sender, rtt_ns: float) -> np.ndarray[Any, Any]:
     """The times of pulses, in round trips; without pacing not those before reductions, as regular losses cause."""
     times = np.array([time_ns for time_ns, _ in seen.sends], dtype=float)
-    if times[-1] - times[0] < 2 * _AROUND_ROUNDS * rtt_ns:
+    rounds = (times[-1] - times[0]) / rtt_ns
+    # Of a capture at the receiver these are no round trips of the path, and too many.
+    if rounds < 2 * _AROUND_ROUNDS or rounds * _LEAST_SEGMENTS > _MOST_IDLE * len(times):
         return np.array([])
     step_ns = rtt_ns / _STEPS
     counts, _ = np.histogram(times, np.arange(times[0], times[-1] + step_ns, step_ns))
