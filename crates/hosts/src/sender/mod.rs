@@ -378,6 +378,7 @@ impl Sender {
         };
         self.move_recovery(ack.echo_ns, advanced, again);
         let progress = Progress {
+            acked: delivered.acked,
             delivered: delivered.arrived,
             advanced,
             more_lost: self.board.losses_found() > lost_before,

@@ -38,6 +38,8 @@ impl Recovery {
 /// The effect of an acknowledgment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
+    /// Segments acknowledged cumulatively.
+    pub acked: u32,
     /// Segments newly known to have arrived.
     pub delivered: u32,
     /// The cumulative acknowledgment moved.
@@ -179,7 +181,7 @@ impl Sender {
             }
             Recovery::Open | Recovery::Timeout { .. } if progress.advanced && grows => {
                 self.congestion
-                    .on_acked(now_ns, f64::from(progress.delivered), self.rtt.min_ns());
+                    .on_acked(now_ns, f64::from(progress.acked), self.rtt.min_ns());
             }
             _ => {}
         }

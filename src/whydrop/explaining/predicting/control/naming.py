@@ -19,7 +19,7 @@ _LEAST_COUNT = 10
 _MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
 # which something else limited the sender, or in which the capture misses packets. Without reductions there are fewer
-# ways to contradict a law, and chance explains what is no reduction.
+# observations that can contradict a law, and chance explains what is no reduction.
 _LEAST_NEAR = 0.75
 _LEAST_NEAR_UNREDUCED = 0.9
 # Nats by which a law must be ahead of the next: more than one comparison can cost.
