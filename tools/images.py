@@ -20,6 +20,7 @@ CHARTS = ("model-close-up",)
 PAIR_CHARTS = ("models-close-up",)
 # A model that a user gives for the published case, which is 300 Mbit/s and 50 KB.
 GIVEN = "policer:rate=280M,burst=80kB"
+CHANGE = "policer.burst=400kB"
 # Switches with a change of flow control, and the days around it that are drawn.
 FLEET = "--sites dfw01,dfw02,dfw03,dfw04 --days 50 --change-day 2018-03-01 --speed-ratio 1.2 --seed 3"
 
@@ -34,6 +35,8 @@ def main() -> None:
     for explained, names in ((found, CHARTS), (both, PAIR_CHARTS)):
         for name in names:
             explained.chart(name).save(FOLDER / f"{name}.png", format="png", scale_factor=1.1)
+    predict = [sys.executable, "-m", "whydrop", "predict", EXAMPLE, FAR_EXAMPLE, "--change", CHANGE]
+    subprocess.run([*predict, "--charts", FOLDER, "--format", "svg"], check=True)
     with tempfile.TemporaryDirectory() as folder:
         chart = with_models(published(Path(folder)), [GIVEN]).chart("models-close-up")
         chart.save(FOLDER / "model-given.png", format="png", scale_factor=1.1)

@@ -52,6 +52,9 @@ def record(line: Line, controls: list[str], folder: Path, duration_s: int) -> No
             if capture.exists():
                 continue
             known[control] = transfer(ends, control, [capture], duration_s)
+            if known[control]["control"] is None:
+                # Without a transfer there is nothing to name; the next run tries again.
+                capture.unlink()
             print(control, known[control], flush=True)
     file.write_text(json.dumps(truth, indent=1))
     print(f"recorded {folder.name}", flush=True)

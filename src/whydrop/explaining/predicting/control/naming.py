@@ -9,7 +9,7 @@ from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
 from whydrop.explaining.predicting.control.model_based import is_bbr
 from whydrop.explaining.predicting.control.observed import Sender, sender
-from whydrop.explaining.predicting.control.replay import Fit, falls, replay
+from whydrop.explaining.predicting.control.replay import Fall, Fit, falls, is_steady, replay
 
 UNKNOWN = "unknown"
 
@@ -18,10 +18,10 @@ _LEAST_COUNT = 10
 # Acknowledgments that are replayed: a long flow must not take long.
 _MOST_ACKS = 20_000
 # Part of the comparisons in which a law is near the observed window, for it to explain them. The others are times at
-# which something else limited the sender, or in which the capture misses packets. Without reductions there are fewer
-# observations that can contradict a law, and chance explains what is no reduction.
+# which something else limited the sender, or in which the capture misses packets. More is needed without reductions,
+# which contradict most laws; for a law that explains them by chance; and where the flight is not steady.
 _LEAST_NEAR = 0.75
-_LEAST_NEAR_UNREDUCED = 0.9
+_LEAST_NEAR_UNCERTAIN = 0.9
 # Nats by which a law must be ahead of the next: more than one comparison can cost.
 _AHEAD = 6.0
 _CLOSE = 12.0
@@ -65,10 +65,11 @@ def named(seen: Sender) -> Control:
     """The congestion control of a sender."""
     if limiter := _limiter(seen.row):
         return Control(UNKNOWN, (), f"limited by {limiter}")
-    fits = _fits(seen)
+    reductions = falls(seen.acks)
+    fits = _fits(seen, reductions)
     contradicts = fits[0].count >= _LEAST_COUNT and max(fit.near for fit in fits) > _CONTRADICTS_BBR
     if contradicts or not is_bbr(seen):
-        return _decided(fits, not any(ack.is_echo for ack in seen.acks))
+        return _decided(fits, is_steady(seen, reductions), not any(ack.is_echo for ack in seen.acks))
     return Control("bbr", ("bbr",), fits=tuple(fits))
 
 
@@ -81,8 +82,7 @@ def _limiter(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _fits(seen: Sender) -> list[Fit]:
-    reductions = falls(seen.acks)
+def _fits(seen: Sender, reductions: list[Fall]) -> list[Fit]:
     needs_ecn = _needs_ecn(seen.row)
     best: dict[str, Fit] = {}
     for law in LAWS:
@@ -107,7 +107,7 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
     return bool(row["ect0"] + row["ce_marked"] >= row["packets"])
 
 
-def _decided(fits: list[Fit], without_marks: bool) -> Control:
+def _decided(fits: list[Fit], shows_window: bool, without_marks: bool) -> Control:
     # CDG without reductions of its own is Reno.
     fits = [fit for fit in fits if fit.name != "cdg" or fit.chances]
     best = fits[0]
@@ -115,8 +115,8 @@ def _decided(fits: list[Fit], without_marks: bool) -> Control:
     rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE * noise)
     if best.count < _LEAST_COUNT:
         return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
-    is_certain = (best.reductions or best.falls) and not best.chances
-    if best.near < (_LEAST_NEAR if is_certain else _LEAST_NEAR_UNREDUCED):
+    is_certain = shows_window and not best.chances and (best.reductions or best.falls)
+    if best.near < (_LEAST_NEAR if is_certain else _LEAST_NEAR_UNCERTAIN):
         return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
     close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD * noise)
     if "reno" in close and set(close) <= {"reno", "lp"}:

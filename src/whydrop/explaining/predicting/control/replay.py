@@ -7,6 +7,7 @@ and set to it; the same at each reduction. So errors do not accumulate, and each
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from whydrop.explaining.predicting.control.laws.law import Law
 from whydrop.explaining.predicting.control.observed import Ack, Sender
@@ -23,6 +24,10 @@ _SHARE_SLOW_START = 0.1
 _MOST = 6.0
 # One standard deviation costs half a nat.
 _NEAR = 1.0
+# Segments by which a window grows in a round after a reduction without loss, and the share of reductions that may
+# come back faster.
+_GROWTH = 2
+_MOST_REGAINED = 0.2
 # A fall of the window by more than this within one round is a reduction.
 _LEAST_FALL = 3
 _LEAST_FALL_SHARE = 0.08
@@ -124,6 +129,16 @@ def _fall(acks: list[Ack], first: int) -> Fall | None:
     if before - least < max(_LEAST_FALL, _LEAST_FALL_SHARE * before):
         return None
     return Fall(first, last, before, least, silent >= 0.7 * (before - least))
+
+
+def is_steady(sender: Sender, reductions: list[Fall]) -> bool:
+    """True if few reductions are regained faster than a window grows: those are bursts or jitter of the flight."""
+    rtt_ns = min((ack.rtt_ns for ack in sender.acks if ack.rtt_ns), default=0)
+    regained = 0
+    for fall, after in pairwise(reductions):
+        rounds = (sender.acks[after.first].time_ns - sender.acks[fall.last].time_ns) / max(1, rtt_ns)
+        regained += after.before - fall.after > _GROWTH * (rounds + 1)
+    return regained <= _MOST_REGAINED * len(reductions)
 
 
 def replay(sender: Sender, law: Law, reductions: list[Fall]) -> Fit:
