@@ -18,6 +18,7 @@ from whydrop.show import pictures
 
 if TYPE_CHECKING:
     from whydrop import Explanation, Prediction
+    from whydrop.show.document import Section
 
 EXAMPLES = """
 \b
@@ -100,10 +101,9 @@ def command(
                     found.document if predicted is None else found.document | {"predicted": predicted.as_json()}
                 )
             else:
-                from whydrop.show import explanation, prediction
+                from whydrop.show import explanation
 
-                after = () if predicted is None else (prediction.ranking(predicted),)
-                ending.show(explanation.document(found, after=after))
+                ending.show(explanation.document(found, after=_ranking(predicted)))
         finally:
             # Also where the text goes to `head`, which closes the pipe.
             _write_files(found, report, folder, picture, predicted, quiet=as_json)
@@ -138,6 +138,15 @@ def _predicted(found: Explanation) -> Prediction | None:
     except Error as reason:
         ending.note(f"--predict: {reason}")
         return None
+
+
+def _ranking(predicted: Prediction | None) -> Sequence[Section]:
+    if predicted is None:
+        return ()
+    # It imports polars, which takes a tenth of a second.
+    from whydrop.show import prediction
+
+    return (prediction.ranking(predicted),)
 
 
 def _check_only_captures(paths: Sequence[Path], options: dict[str, Any]) -> None:
