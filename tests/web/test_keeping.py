@@ -65,8 +65,10 @@ def test_the_first_look_says_how_far_it_is_and_what_it_has_can_be_used(tmp_path:
             assert library.search("rrul").count == 10
             assert not keeper.status()["has_looked"]
             pool.may_go_on.set()
-            while not keeper.status()["has_looked"]:
+            # The end of the look is reported after it is noted.
+            while not any(status["done"] is None for status in events.heard):
                 await anyio.sleep(0.01)
+            assert keeper.status()["has_looked"]
             tasks.cancel_scope.cancel()
 
     anyio.run(look)
