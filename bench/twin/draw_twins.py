@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import altair as alt
-import numpy as np
 import polars as pl
 
 import whydrop
@@ -41,7 +40,6 @@ DURATION_S = 20
 SHOWN_S = 12
 STEP_S = 0.05
 SEED = 1
-HEADER_BYTES = 52
 
 
 def main() -> int:
@@ -100,19 +98,9 @@ def linux(files: Sequence[str]) -> pl.DataFrame:
 
 
 def simulated(scenario: Scenario) -> pl.DataFrame:
-    """The course of the twin. Packets are in flight until their acknowledgment or that of the next packet arrives."""
-    asked = setting(scenario, DURATION_S)
-    course = json.loads(_core.predicted_course(_core.dumps(asked), SEED))
-    packets = pl.DataFrame(course["packets"]).sort("time_ns")
-    back_ns = asked["round_trip_ns"]
-    answered_ns = (pl.col("time_ns") + pl.col("transit_ns") + back_ns).fill_null(strategy="backward")
-    packets = packets.with_columns(answered_ns.alias("answered_ns")).drop_nulls("answered_ns")
-    payload_bytes = packets["ip_bytes"].to_numpy().astype(float) - HEADER_BYTES
-    order = np.argsort(packets["answered_ns"].to_numpy(), kind="stable")
-    ended_bytes = np.concatenate([[0.0], np.cumsum(payload_bytes[order])])
-    places = np.searchsorted(packets["answered_ns"].to_numpy()[order], packets["time_ns"].to_numpy(), side="right")
-    flight = pl.Series("in_flight_bytes", np.cumsum(payload_bytes) - ended_bytes[places])
-    return binned(packets.with_columns(flight))
+    """The course of the twin."""
+    course = json.loads(_core.predicted_course(_core.dumps(setting(scenario, DURATION_S)), SEED))
+    return binned(pl.DataFrame(course["packets"]))
 
 
 def binned(packets: pl.DataFrame) -> pl.DataFrame:

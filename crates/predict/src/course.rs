@@ -1,7 +1,7 @@
 //! The course of one run: its data packets and acknowledgments, in order of time.
 
 use serde::Serialize;
-use whydrop_hosts::Toward;
+use whydrop_hosts::{Range, SackBlocks, Toward};
 use whydrop_network::{Packet, PacketFate};
 use whydrop_path::SpecError;
 
@@ -21,7 +21,7 @@ pub struct Packets {
     pub flow: Vec<usize>,
     pub time_ns: Vec<i64>,
     pub ip_bytes: Vec<u32>,
-    /// Sent and not yet acknowledged, with this packet.
+    /// Sent, and neither acknowledged nor selectively acknowledged, with this packet.
     pub in_flight_bytes: Vec<u64>,
     /// Time in the path; `None` of a packet that was dropped.
     pub transit_ns: Vec<Option<i64>>,
@@ -46,6 +46,7 @@ struct Event {
 enum What {
     Acknowledged {
         bytes: u64,
+        selectively: SackBlocks,
     },
     Sent {
         end_bytes: u64,
@@ -88,24 +89,70 @@ fn event(packet: &Packet, passed: [Option<i64>; 2], duration_ns: i64) -> Option<
             flow,
             what: What::Acknowledged {
                 bytes: segment.acknowledgment.saturating_sub(1),
+                selectively: segment.sack,
             },
         }),
         _ => None,
     }
 }
 
+/// The data of one connection that its sender knows to be outstanding.
+#[derive(Debug, Clone, Default)]
+struct Flight {
+    sent: u64,
+    acknowledged: u64,
+    /// Selectively acknowledged beyond `acknowledged`; no two of them touch.
+    selectively: Vec<Range>,
+    selectively_bytes: u64,
+}
+
+impl Flight {
+    /// Returns whether new data are acknowledged.
+    fn acknowledge(&mut self, bytes: u64, blocks: SackBlocks) -> bool {
+        // Data of the time after the senders' end are acknowledged too.
+        let is_new = bytes.min(self.sent) > self.acknowledged;
+        self.acknowledged = self.acknowledged.max(bytes.min(self.sent));
+        for &(start, end) in blocks.as_slice() {
+            self.add((
+                start.saturating_sub(1),
+                end.saturating_sub(1).min(self.sent),
+            ));
+        }
+        self.selectively.retain(|range| range.1 > self.acknowledged);
+        let beyond = |range: &Range| range.1 - range.0.max(self.acknowledged);
+        self.selectively_bytes = self.selectively.iter().map(beyond).sum();
+        is_new
+    }
+
+    fn add(&mut self, mut merged: Range) {
+        if merged.1 <= merged.0 {
+            return;
+        }
+        self.selectively.retain(|range| {
+            let touches = range.0 <= merged.1 && merged.0 <= range.1;
+            if touches {
+                merged = (merged.0.min(range.0), merged.1.max(range.1));
+            }
+            !touches
+        });
+        self.selectively.push(merged);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sent - self.acknowledged - self.selectively_bytes
+    }
+}
+
 fn in_columns(events: &[Event], flows: usize) -> Course {
     let mut course = Course::default();
-    let (mut sent, mut acknowledged) = (vec![0_u64; flows], vec![0_u64; flows]);
+    let mut flights = vec![Flight::default(); flows];
     for event in events {
         let flow = event.flow;
+        let flight = &mut flights[flow];
         match event.what {
-            What::Acknowledged { bytes } => {
-                // Data of the time after the senders' end are acknowledged too.
-                let bytes = bytes.min(sent[flow]);
-                if bytes > acknowledged[flow] {
-                    acknowledged[flow] = bytes;
-                    course.acknowledgments.push(flow, event.time_ns, bytes);
+            What::Acknowledged { bytes, selectively } => {
+                if flight.acknowledge(bytes, selectively) {
+                    (course.acknowledgments).push(flow, event.time_ns, flight.acknowledged);
                 }
             }
             What::Sent {
@@ -113,13 +160,12 @@ fn in_columns(events: &[Event], flows: usize) -> Course {
                 ip_bytes,
                 transit_ns,
             } => {
-                sent[flow] = sent[flow].max(end_bytes);
+                flight.sent = flight.sent.max(end_bytes);
                 let packets = &mut course.packets;
                 packets.flow.push(flow);
                 packets.time_ns.push(event.time_ns);
                 packets.ip_bytes.push(ip_bytes);
-                let in_flight_bytes = sent[flow] - acknowledged[flow];
-                packets.in_flight_bytes.push(in_flight_bytes);
+                packets.in_flight_bytes.push(flight.bytes());
                 packets.transit_ns.push(transit_ns);
             }
         }
@@ -139,6 +185,29 @@ impl Acknowledgments {
 mod tests {
     use super::*;
     use crate::run;
+
+    #[test]
+    fn selectively_acknowledged_data_are_not_in_flight() {
+        let mut flight = Flight {
+            sent: 1_000,
+            ..Flight::default()
+        };
+        let blocks = |ranges: &[Range]| {
+            let mut blocks = SackBlocks::default();
+            ranges.iter().for_each(|&range| blocks.push(range));
+            blocks
+        };
+        // Sequence numbers begin at 1.
+        assert!(flight.acknowledge(100, blocks(&[(301, 401), (501, 601)])));
+        assert_eq!(flight.bytes(), 700);
+        assert!(!flight.acknowledge(100, blocks(&[(401, 501)])));
+        assert_eq!(flight.bytes(), 600);
+        assert!(flight.acknowledge(400, blocks(&[])));
+        assert_eq!(flight.bytes(), 400);
+        // A duplicate block is below what is acknowledged.
+        assert!(!flight.acknowledge(400, blocks(&[(1, 101)])));
+        assert_eq!(flight.bytes(), 400);
+    }
 
     #[test]
     fn the_course_has_the_packets_and_the_goodput_of_the_run() {
