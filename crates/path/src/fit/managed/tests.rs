@@ -162,20 +162,25 @@ const SEEING_LATE: Seeing = Seeing {
 
 #[test]
 fn late_acknowledgments_are_corrected_by_later_ones() {
-    let mut passages = through(Pie::new(RATE_BPS, Limit::NONE, 3));
-    seen_late(&mut passages, 0.04);
-    let with = fit_management(&passages, SEEING_LATE).unwrap();
-    let seeing = Seeing {
-        by_acknowledgments: false,
-        ..SEEING_LATE
+    let seen_by = |most_s, by_acknowledgments| {
+        let mut passages = through(Pie::new(RATE_BPS, Limit::NONE, 3));
+        seen_late(&mut passages, most_s);
+        let seeing = Seeing {
+            by_acknowledgments,
+            ..SEEING_LATE
+        };
+        fit_management(&passages, seeing).unwrap()
     };
-    let without = fit_management(&passages, seeing).unwrap();
+    let (with, without) = (seen_by(0.02, true), seen_by(0.02, false));
     assert_eq!(with.laws[0].law, Law::Pie, "{with:?}");
-    // Uncorrected, no drops of PIE could be so, or it leads by less.
     assert!(
-        without.laws[0].law != Law::Pie || with.lead_nats() > without.lead_nats() + 10.0,
+        with.lead_nats() > without.lead_nats() + 10.0,
         "{with:?} {without:?}"
     );
+    // So late that without the correction another law would be named.
+    let (with, without) = (seen_by(0.04, true), seen_by(0.04, false));
+    assert_eq!(with.laws[0].law, Law::Pie, "{with:?}");
+    assert_ne!(without.laws[0].law, Law::Pie, "{without:?}");
 }
 
 #[test]
