@@ -147,6 +147,14 @@ def test_a_recording_without_a_queue_is_refused_by_its_headline(tmp_path: Path) 
         reproduce(found, None, 2, Runs())
 
 
+def test_the_advice_names_the_command_that_predicts_only_for_whole_captures() -> None:
+    whole = CliRunner().invoke(program, ["explain", *BOTH])
+    assert f"$ whydrop predict {' '.join(BOTH)}" in whole.output
+    part = CliRunner().invoke(program, ["explain", BOTH[0], "--to", "4"])
+    assert part.exit_code == 0, part.output
+    assert "whydrop predict" not in part.output
+
+
 def test_over_a_described_path_one_connection_is_simulated_with_and_without_the_change(tmp_path: Path) -> None:
     file = tmp_path / "path.toml"
     file.write_text('path = "fifo:rate=20M,limit=10packets"\nrtt = "40ms"\n')

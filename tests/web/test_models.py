@@ -170,3 +170,10 @@ def test_a_page_has_what_usual_changes_would_bring_and_what_the_reader_types(cli
     wrong = predicted("cc=magic")
     assert wrong.status_code >= 400
     assert "expected one of cubic, reno, bbr" in wrong.text
+
+
+def test_a_prediction_for_a_part_of_captures_has_no_command(client: httpx.Client):
+    address = analysis(client, NAMES[0], filter="tcp.port == 5201")
+    answer = client.get(f"{address}/prediction", params={"change": ["cc=reno"]}, timeout=120).raise_for_status().json()
+    assert answer["command"] == ""
+    assert answer["html"]

@@ -182,7 +182,12 @@ def _predicting(verdict: Verdict, found: Explained) -> tuple[str, ...]:
     """The command that predicts the effect of changes, where the verdict has a path that can be simulated."""
     paths = [capture.path for capture in found.captures]
     has_path = verdict.path is not None or verdict.cause == "aqm"
-    if not has_path or not found.flows or found.recordings or len(paths) > _MOST_PREDICTED or "-" in paths:
+    # Pieces of one capture are no captures of one path, and of a part no command predicts.
+    is_pieces = len(paths) > 1 and found.pair is None
+    is_part = any(capture.left_out for capture in found.captures)
+    if not has_path or not found.flows or found.recordings or is_pieces or is_part:
+        return ()
+    if len(paths) > _MOST_PREDICTED or "-" in paths:
         return ()
     return ("Predict the effect of such changes:", f"$ whydrop predict {shlex.join(paths)}")
 

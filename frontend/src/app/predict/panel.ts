@@ -22,6 +22,7 @@ export class PredictionPanel {
   private readonly said = element("p", { class: "small", role: "status" });
   private readonly answer = element("div", { class: "predicted" });
   private readonly command = element("code");
+  private readonly commandPlace = element("div", { class: "command" });
   private readonly found: HTMLElement;
   // An answer to an earlier question comes too late.
   private asked = 0;
@@ -59,8 +60,8 @@ export class PredictionPanel {
 
   private results(): HTMLElement {
     const copy = element("button", { type: "button", class: "copy" }, "Copy as command");
-    const command = element("div", { class: "command" }, element("pre", { tabindex: 0, "aria-label": "The command that predicts this" }, this.command), copy);
-    const place = element("div", { class: "found" }, this.answer, command);
+    this.commandPlace.append(element("pre", { tabindex: 0, "aria-label": "The command that predicts this" }, this.command), copy);
+    const place = element("div", { class: "found" }, this.answer, this.commandPlace);
     place.hidden = true;
     return place;
   }
@@ -87,6 +88,8 @@ export class PredictionPanel {
     template.innerHTML = found.html;
     this.answer.replaceChildren(template.content);
     this.command.textContent = found.command;
+    // No command predicts for a part of captures.
+    this.commandPlace.hidden = found.command === "";
   }
 
   private showWrong(words: string): void {

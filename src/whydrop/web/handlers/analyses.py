@@ -210,7 +210,7 @@ class ReplayAnswer(BaseModel):
 
 
 class PredictionAnswer(BaseModel):
-    """A prediction as HTML, and the command that prints it."""
+    """A prediction as HTML, and the command that prints it; empty for a part of captures."""
 
     html: str
     command: str

@@ -44,7 +44,7 @@ class Analysis:
             *sources, progress=lambda done, of: report(done_bytes=done, of_bytes=of), **selection
         )
         self._models = Models(self._explained, sources, selection)
-        self._predictions = Predictions(self._explained, sources)
+        self._predictions = Predictions(self._explained, sources, is_part=bool(selection))
 
     def close(self) -> None:
         """Nothing is to be kept."""

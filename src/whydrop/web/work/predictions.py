@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 class Predictions:
     """Predictions for a reader; what was recorded is reproduced once, by the first."""
 
-    def __init__(self, found: Explained, sources: Sequence[str]) -> None:
-        """Of an explanation; nothing is simulated yet."""
+    def __init__(self, found: Explained, sources: Sequence[str], *, is_part: bool) -> None:
+        """Of an explanation, or of a part of its sources; nothing is simulated yet."""
         self._found = found
         self._sources = sources
+        self._is_part = is_part
         self._reproduced: Reproduction | None = None
         self._ranked: Prediction | None = None
 
     def of(self, changes: Sequence[str]) -> dict[str, Any]:
         """A prediction as HTML, and the command that makes it; without changes, the usual ones are tried.
+
+        No command predicts for a part of captures; then it is empty.
 
         Raises:
             PredictionError: the captures have nothing that could be run.
@@ -35,20 +38,19 @@ class Predictions:
         options = [word for change in changes for word in ("--change", change)]
         return {
             "html": "".join(html.fragment(part, 3) for part in document.parts),
-            "command": shlex.join(["whydrop", "predict", *self._sources, *options]),
+            "command": "" if self._is_part else shlex.join(["whydrop", "predict", *self._sources, *options]),
         }
 
     def _predicted(self, changes: Sequence[str]) -> Prediction:
-        from whydrop.explaining.predicting.advising import tried_on
-        from whydrop.explaining.predicting.prediction import with_changes
+        from whydrop.explaining.predicting.advising import predicted
         from whydrop.explaining.predicting.reproducing import RUNS, reproduce
         from whydrop.explaining.predicting.running import Runs
 
         runs = Runs()
         if self._reproduced is None:
             self._reproduced = reproduce(self._found, None, RUNS, runs)
-        if changes:
-            return with_changes(self._reproduced, changes, runs)
-        if self._ranked is None:
-            self._ranked = tried_on(self._reproduced, runs)
-        return self._ranked
+        if not changes and self._ranked is not None:
+            return self._ranked
+        found = predicted(self._reproduced, changes, runs)
+        self._ranked = self._ranked if changes else found
+        return found
