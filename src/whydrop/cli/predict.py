@@ -96,23 +96,23 @@ def _of_captures(
     captures: Sequence[Path], changes: Sequence[str], control: str | None, *, is_drawn: bool
 ) -> tuple[Prediction, list[Figure]]:
     from whydrop.cli import progress
-    from whydrop.explaining.predicting.advising import tried_on
-    from whydrop.explaining.predicting.prediction import courses, with_changes
+    from whydrop.explaining.predicting.advising import predicted
+    from whydrop.explaining.predicting.prediction import courses
     from whydrop.explaining.predicting.reproducing import RUNS, reproduce
     from whydrop.explaining.predicting.running import PredictionError, Runs
-    from whydrop.show.charts import predicted
+    from whydrop.show.charts.predicted import figure
 
     explanation = explained(captures, tables=True)
     with progress.stepping("Simulating") as advance:
         runs = Runs(advance)
         was = reproduce(explanation, control, RUNS, runs)
-        found = with_changes(was, changes, runs) if changes else tried_on(was, runs)
+        found = predicted(was, changes, runs)
         shown = changes or (found.tried[0].changes if found.tried else ())
         if not is_drawn:
             return found, []
         if not explanation.flows:
             raise PredictionError("--charts: a recording has no packets to draw; captures were expected")
-        return found, [predicted.figure(courses(was, shown), shown)]
+        return found, [figure(courses(was, shown), shown)]
 
 
 def _print(found: Prediction, *, as_json: bool) -> None:

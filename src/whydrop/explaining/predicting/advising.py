@@ -12,6 +12,7 @@ import numpy as np
 from whydrop.explaining.predicting.prediction import Prediction, Value, with_changes
 from whydrop.explaining.predicting.reproducing import RUNS, Reproduction, reproduce
 from whydrop.explaining.predicting.running import Json, Runs
+from whydrop.explaining.predicting.setting import QUEUES
 from whydrop.explaining.words.common import PACED_SHARE
 from whydrop.explaining.words.policers import sawtooth_burst_bytes
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _SAME_GOODPUT = 0.05
 _SAME_LOSS = 0.01
 _POLICERS = ("policer", "linux-police")
-_QUEUES = ("fifo", "shaper", "tick-shaper")
 _MANAGED = ("codel", "pie", "red", "fq-codel", "fq-pie", "cake", "dual-pi2")
 # A queue this much larger or smaller than the product of rate and round trip is worth a change.
 _ANOTHER_LIMIT = 1.5
@@ -36,11 +36,22 @@ def ranked(found: Explained, control: str | None = None, count: int = RUNS, runs
         PredictionError: the captures have nothing that could be run.
     """
     runs = Runs() if runs is None else runs
-    return tried_on(reproduce(found, control, count, runs), runs)
+    return predicted(reproduce(found, control, count, runs), (), runs)
 
 
-def tried_on(was: Reproduction, runs: Runs) -> Prediction:
-    """The same, of captures that are reproduced."""
+def predicted(was: Reproduction, changes: Sequence[str], runs: Runs) -> Prediction:
+    """A prediction of changes; without any, of those that are worth it, one by one, the best first (``tried``).
+
+    Raises:
+        ChangeError: a change is not understood, or does not fit the path.
+    """
+    if not changes:
+        return _with_usual(was, runs)
+    runs.expect(len(was.before))
+    return with_changes(was, changes, runs)
+
+
+def _with_usual(was: Reproduction, runs: Runs) -> Prediction:
     reproduced = with_changes(was, (), runs)
     if was.misses:
         return reproduced
@@ -59,13 +70,13 @@ def worth_trying(setting: Json) -> Iterator[str]:
     ['pace=19M', 'policer.burst=384kB', 'cc=bbr']
     """
     for element in setting["path"]["elements"]:
-        if element["element"] in (*_POLICERS, *_QUEUES, *_MANAGED):
+        if element["element"] in (*_POLICERS, *QUEUES, *_MANAGED):
             yield from _slower(setting, element)
         if element["element"] in _POLICERS:
             yield from _larger_burst(setting, element)
         if element["element"] == "fifo":
             yield from _another_limit(setting, element)
-        if element["element"] in (*_QUEUES, *_MANAGED) and element["element"] != "fq-codel":
+        if element["element"] in (*QUEUES, *_MANAGED) and element["element"] != "fq-codel":
             yield "aqm=fq_codel"
     controls = {flow["control"] for flow in setting["flows"]}
     if controls != {"bbr"}:

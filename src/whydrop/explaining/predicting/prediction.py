@@ -290,7 +290,7 @@ def _beyond_queue(was: Reproduction, changes: Sequence[str], after: Sequence[Qua
     return (
         f"the queue would hold up to {1e3 * new_s:.3g} ms, and the capture shows no more than "
         f"{1e3 * greatest_s:.3g} ms: whether it can hold more does not show; state its limit with "
-        "--change queue.limit=100packets"
+        "--change queue.limit=150kB"
     )
 
 

@@ -43,8 +43,8 @@ _FULL_BYTES = 1_000
 _FULL_SHARE = 0.9
 # Fewer losses that the path does not explain are errors of its parameters.
 _LEAST_OTHER_LOSSES = 3
-# Elements that pass a packet at once, unless many came before it.
 _BUCKETS = ("burst_bytes", "peak_burst_bytes")
+# Elements that pass a packet at once, unless many came before it.
 _BURSTS = ("policer", "linux-police", "shaper", "tick-shaper")
 _LEAST_PROPAGATION = 10
 # Linux's defaults of queue management, and RED's usual proportion of its thresholds.
@@ -54,9 +54,8 @@ _CAKE_BYTES = 4_000_000
 _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
 # Queues; where no loss shows their limit, a fitted path has none.
-_QUEUES = ("fifo", "shaper", "tick-shaper")
+QUEUES = ("fifo", "shaper", "tick-shaper")
 _LIMITS = ("limit_packets", "limit_bytes")
-
 
 Assumed = Literal["nothing", "limit", "law"]
 
@@ -102,16 +101,13 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
 def _joined(path: Json, senders: Json) -> Json:
     """Path and senders; full packets had the least round trip, and their time on the path's link is a part of it."""
     rates_bps = [one["rate_bps"] for one in path["elements"] if "rate_bps" in one and one["element"] not in _BURSTS]
-    bits = 8 * max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"])
-    link_ns = round(sum(bits * 1e9 / rate_bps for rate_bps in (*rates_bps, senders["line_bps"] or math.inf)))
+    packet_bytes = max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"])
+    link_ns = round(sum(packet_bytes * 8e9 / rate_bps for rate_bps in (*rates_bps, senders["line_bps"] or math.inf)))
     round_trip_ns = senders["round_trip_ns"]
     # A part, however slow the link: the least round trip is that of a packet.
     propagation_ns = max(round_trip_ns - link_ns, round_trip_ns // _LEAST_PROPAGATION)
     # A fitted bucket may be smaller than a packet, which no element can pass.
-    elements = [
-        _with_room(one, max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"]))
-        for one in path["elements"]
-    ]
+    elements = [_with_room(one, packet_bytes) for one in path["elements"]]
     return {"path": {**path, "elements": elements}, **senders, "round_trip_ns": propagation_ns}
 
 
@@ -157,7 +153,7 @@ def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, Assumed]]:
 
 
 def _has_no_limit(element: Json) -> bool:
-    return element["element"] in _QUEUES and all(element.get(limit) is None for limit in _LIMITS)
+    return element["element"] in QUEUES and all(element.get(limit) is None for limit in _LIMITS)
 
 
 def with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) -> list[Json]:
