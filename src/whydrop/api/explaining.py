@@ -122,14 +122,16 @@ def predict(
     >>> found.changed_path.split(",")[1]
     'burst=400kB'
     """
-    from whydrop.explaining.predicting.advising import ranked
+    from whydrop.explaining.predicting.advising import predicted
     from whydrop.explaining.predicting.described import of_file
-    from whydrop.explaining.predicting.prediction import predict, predict_described
+    from whydrop.explaining.predicting.prediction import predict_described
+    from whydrop.explaining.predicting.reproducing import reproduce
+    from whydrop.explaining.predicting.running import Runs
 
     if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
         return predict_described(of_file(Path(sources[0])), changes, control, count=runs)
-    found = explain(*sources)
-    return predict(found, changes, control, count=runs) if changes else ranked(found, control, count=runs)
+    simulated = Runs()
+    return predicted(reproduce(explain(*sources), control, runs, simulated), changes, simulated)
 
 
 class Explanation(Explained):
