@@ -21,6 +21,8 @@ const CUSHION_SEGMENTS: f64 = 16.0;
 /// Linux counts the memory of its buffers, half of which is the window; it rounds that of a segment up by so much.
 const ROUNDED_UP: f64 = 1.026;
 const INITIAL_SEGMENTS: f64 = 10.0;
+/// The clock of Linux's timestamps.
+const TICK_NS: i64 = 1_000_000;
 
 impl Autotuning {
     pub fn new(initial_bytes: u64, most_bytes: u64, mss: u64) -> Self {
@@ -45,7 +47,8 @@ impl Autotuning {
         if echo_ns == std::mem::replace(&mut self.last_echo_ns, echo_ns) {
             return;
         }
-        let rtt_ns = (now_ns - echo_ns).max(1);
+        let ticks = now_ns.div_euclid(TICK_NS) - echo_ns.div_euclid(TICK_NS);
+        let rtt_ns = ticks.max(1) * TICK_NS;
         self.rtt_ns = Some(
             self.rtt_ns
                 .map_or(rtt_ns, |before_ns| before_ns + (rtt_ns - before_ns) / 8),
