@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from whydrop.explaining.matching import Matching, match
     from whydrop.explaining.packets import Packets, packets
     from whydrop.explaining.pair import AfterGap, Changes, ClockInterval, LeftOut, Pair, PairFlow, Transit
+    from whydrop.explaining.predicting.changing import ChangeError
     from whydrop.explaining.predicting.described import PathError
-    from whydrop.explaining.predicting.prediction import ChangeError, Prediction
+    from whydrop.explaining.predicting.prediction import Prediction
     from whydrop.explaining.predicting.running import PredictionError
     from whydrop.explaining.replaying import ModelError
     from whydrop.measure.deploying import Deployed
@@ -109,7 +110,8 @@ _HOMES = {
         "whydrop.explaining.packets": "Packets packets",
         "whydrop.explaining.pair": "AfterGap Changes ClockInterval LeftOut Pair PairFlow Transit",
         "whydrop.explaining.predicting.described": "PathError",
-        "whydrop.explaining.predicting.prediction": "ChangeError Prediction",
+        "whydrop.explaining.predicting.changing": "ChangeError",
+        "whydrop.explaining.predicting.prediction": "Prediction",
         "whydrop.explaining.predicting.running": "PredictionError",
         "whydrop.explaining.replaying": "ModelError",
         "whydrop.measure.deploying": "Deployed",

@@ -49,6 +49,14 @@ def test_a_change_that_the_path_does_not_have_names_what_it_has() -> None:
         whydrop.predict(*BOTH, changes=["queue.limit=3"], runs=1)
 
 
+def test_a_wrong_change_is_refused_before_anything_is_run() -> None:
+    steps: list[str] = []
+    runs = Runs(lambda step, done, total: steps.append(step))
+    with pytest.raises(whydrop.ChangeError, match=r"--change queue\.limit=3: the path has no queue.*policer"):
+        reproduce(whydrop.explain(*BOTH), None, 20, runs, ["queue.limit=3"])
+    assert "Simulating" not in steps
+
+
 def test_a_load_that_the_path_never_saw_is_not_predicted() -> None:
     found = whydrop.predict(*BOTH, changes=["policer.rate=2G", "policer.burst=40MB"], runs=2)
     assert found.goodput_bps is None

@@ -131,7 +131,7 @@ def predict(
     if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
         return predict_described(of_file(Path(sources[0])), changes, control, count=runs)
     simulated = Runs()
-    return predicted(reproduce(explain(*sources), control, runs, simulated), changes, simulated)
+    return predicted(reproduce(explain(*sources), control, runs, simulated, changes), changes, simulated)
 
 
 class Explanation(Explained):

@@ -105,7 +105,7 @@ def _of_captures(
     explanation = explained(captures, tables=True)
     with progress.stepping("Simulating") as advance:
         runs = Runs(advance)
-        was = reproduce(explanation, control, RUNS, runs)
+        was = reproduce(explanation, control, RUNS, runs, changes)
         found = predicted(was, changes, runs)
         shown = changes or (found.tried[0].changes if found.tried else ())
         if not is_drawn:

@@ -6,16 +6,14 @@ has the spread of the ratios and the error with which the recorded value was rep
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from whydrop import _core
-from whydrop.errors import Mistake
 from whydrop.explaining.explained import Explained
+from whydrop.explaining.predicting.changing import changed_setting
 from whydrop.explaining.predicting.course import Course, of_captures, of_run
 from whydrop.explaining.predicting.described import Described, setting_of
 from whydrop.explaining.predicting.recorded import Quantities
@@ -49,10 +47,6 @@ _CHANGES_OF_LIMITS = ("aqm", "limit", "path")
 # Fewer runs of a described path, where each has so many packets that all would have more than these; but so many.
 _MOST_PACKETS = 20_000_000
 _LEAST_RUNS = 4
-
-
-class ChangeError(Mistake):
-    """A change that cannot be made; the message says what was expected."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,7 @@ def predict(
     """
     runs = Runs() if runs is None else runs
     runs.expect(count if changes else 0)
-    return with_changes(reproduce(found, control, count, runs), changes, runs)
+    return with_changes(reproduce(found, control, count, runs, changes), changes, runs)
 
 
 def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Prediction:
@@ -187,22 +181,6 @@ def predict_described(
         reproduced=median(before),
         refusal=refusal,
     )
-
-
-def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
-    """A setting with changes.
-
-    Raises:
-        ChangeError: a change is not understood, or does not fit the path.
-    """
-    text = json.dumps(setting)
-    for change in changes:
-        try:
-            text = _core.changed_setting(text, change)
-        except ValueError as reason:
-            raise ChangeError(f"--change {reason}") from None
-    changed: Json = json.loads(text)
-    return changed
 
 
 def courses(was: Reproduction, changes: Sequence[str]) -> list[Course]:

@@ -19,6 +19,7 @@ import polars as pl
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded, recorded_test
+from whydrop.explaining.predicting.changing import refuse_unfit
 from whydrop.explaining.predicting.control.naming import control_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.running import Json, Runs
@@ -98,7 +99,9 @@ class Reproduction:
         return tuple(misses)
 
 
-def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> Reproduction:
+def reproduce(
+    found: Explained, control: str | None, count: int, runs: Runs, changes: Sequence[str] = ()
+) -> Reproduction:
     """Reproduce what captures, or a recording, show.
 
     Args:
@@ -106,11 +109,14 @@ def reproduce(found: Explained, control: str | None, count: int, runs: Runs) -> 
         control: the congestion control of all senders; ``None`` where it is not known.
         count: runs that are kept; fewer where each has many packets.
         runs: where they are made.
+        changes: that are to be predicted.
 
     Raises:
         PredictionError: there is nothing that could be run.
+        ChangeError: a change is not understood, or fits none of the paths that are tried.
     """
     seen = _seen(found, control, runs)
+    refuse_unfit(changes, seen.tried)
     was = seen.recorded
     packets = RUN_FOR_EACH * max(1, was.packets or 0)
     count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // packets))
