@@ -50,6 +50,9 @@ pub struct SenderConfig {
 /// The most that Linux hands to a queue at once, and the most in it (`tcp_limit_output_bytes`).
 const LARGEST_HANDOVER_BYTES: f64 = 65_536.0;
 const MOST_IN_HOST_BYTES: f64 = 1_048_576.0;
+/// So many of what it hands over at once may wait there, of which each is at least two segments.
+const HANDOVERS_IN_HOST: f64 = 2.5;
+const LEAST_IN_HOST: f64 = 2.0 * HANDOVERS_IN_HOST;
 
 impl Default for SenderConfig {
     fn default() -> Self {
@@ -555,6 +558,10 @@ impl Sender {
         if self.config.small_queues {
             self.in_host_bytes += range.1 - range.0;
         }
+        let own_rate = self.own_pace();
+        if self.config.pacing == Pacing::None && own_rate.is_none() {
+            return;
+        }
         let wire_bytes = range.1 - range.0 + 66;
         let slow_start = self.congestion.in_slow_start();
         // As in Linux, which uses the flight if recovery has made the window smaller than it.
@@ -565,7 +572,7 @@ impl Sender {
             window_bytes: window * self.config.mss as f64,
             rtt_ns,
             slow_start,
-            own_bytes_per_s: self.own_pace().map(|rate| rate * wire_mss),
+            own_bytes_per_s: own_rate.map(|rate| rate * wire_mss),
             in_host: self.congestion.controller().paces_in_its_host(),
         };
         self.pacer.on_sent(now_ns, wire_bytes, pace);
@@ -579,7 +586,8 @@ impl Sender {
     /// `tcp_small_queue_check`: at most about what leaves in two milliseconds at twice the present rate (1.2 times, after
     /// slow start), in units of what it hands to the queue at once.
     fn own_queue_is_full(&self) -> bool {
-        if !self.config.small_queues {
+        let least = LEAST_IN_HOST * self.config.mss as f64;
+        if !self.config.small_queues || self.in_host_bytes as f64 <= least {
             return false;
         }
         let factor = if self.congestion.in_slow_start() {
@@ -590,10 +598,8 @@ impl Sender {
         let window = self.congestion.cwnd.max(self.board.len() as f64).max(1.0);
         let rtt_s = self.rtt.smoothed_ns().max(1) as f64 / 1e9;
         let per_ms = factor * window * self.config.mss as f64 / rtt_s / 1024.0;
-        let at_once = per_ms
-            .min(LARGEST_HANDOVER_BYTES)
-            .max(2.0 * self.config.mss as f64);
-        self.in_host_bytes as f64 > (2.5 * at_once).min(MOST_IN_HOST_BYTES)
+        let most = (HANDOVERS_IN_HOST * per_ms.min(LARGEST_HANDOVER_BYTES)).max(least);
+        self.in_host_bytes as f64 > most.min(MOST_IN_HOST_BYTES)
     }
 
     /// The rate at which its congestion control paces, segments per second.
