@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -18,7 +19,7 @@ from whydrop.explaining.predicting.advising import worth_trying
 from whydrop.explaining.predicting.prediction import Value, with_changes
 from whydrop.explaining.predicting.reproducing import reproduce
 from whydrop.explaining.predicting.running import Runs
-from whydrop.explaining.predicting.setting import with_other_losses
+from whydrop.explaining.predicting.setting import settings, whole_transfer, with_other_losses
 
 BOTH = (str(POLICED), str(POLICED_FAR))
 
@@ -189,3 +190,19 @@ def test_losses_that_the_headline_does_not_explain_may_be_random_ones() -> None:
     (path,) = with_other_losses(found, partly, elements)
     assert [one["element"] for one in path["elements"]] == ["policer", "random-loss"]
     assert with_other_losses(found, dataclasses.replace(partly, explained=1.0), elements) == []
+
+
+def test_a_transfer_has_ended_if_all_is_acknowledged_and_its_sender_is_silent() -> None:
+    sent = pl.DataFrame({"sequence": [0, 1448], "payload_bytes": [1448, 1000], "time_ns": [0, 40_000_000]})
+    acknowledged, waiting = (pl.DataFrame({"acknowledged": [1448, last]}) for last in (2448, 1448))
+    assert whole_transfer(sent, acknowledged, last_ns=2_000_000_000) == {"transfer": {"bytes": 2448}}
+    assert whole_transfer(sent, acknowledged, last_ns=80_000_000) is None
+    assert whole_transfer(sent, waiting, last_ns=2_000_000_000) is None
+
+
+def test_a_path_of_acknowledgments_is_refused() -> None:
+    found = whydrop.explain(*BOTH)
+    back = " > ".join(reversed(found.table("flows")["name"][0].split(" > ")))
+    found.__dict__["verdicts"] = (dataclasses.replace(found.verdicts[0], flows=(back,)),)
+    with pytest.raises(whydrop.PredictionError, match="of packets without data"):
+        settings(found, ["cubic"], {})

@@ -178,12 +178,14 @@ fn connection(setting: &Setting, number: usize, flow: &Flow, random: &mut Random
 }
 
 fn application(setting: &Setting, flow: &Flow) -> Application {
+    let at_once = |bytes| Application::Chunks {
+        bytes,
+        count: 1,
+        pause_ns: 0,
+    };
     match flow.load {
-        Load::Full => Application::Chunks {
-            bytes: ENDLESS_BYTES,
-            count: 1,
-            pause_ns: 0,
-        },
+        Load::Full => at_once(ENDLESS_BYTES),
+        Load::Transfer { bytes } => at_once(bytes.max(1)),
         Load::Rate { rate_bps } => Application::Stream {
             bytes: (rate_bps * WRITES_NS as f64 / 8e9).ceil() as u64,
             count: (setting.duration_ns / WRITES_NS)
@@ -240,6 +242,16 @@ mod tests {
             "{outcome:?}"
         );
         assert_eq!(outcome.loss_rate, 0.0);
+    }
+
+    #[test]
+    fn a_transfer_ends_with_its_last_byte() {
+        let mut setting = setting("fifo:rate=20M,limit=200packets");
+        setting.flows[0].load = Load::Transfer { bytes: 144_800 };
+        let outcome = &run(&setting, &[1]).unwrap()[0];
+        assert_eq!(outcome.packets, 100);
+        // Ten, twenty, forty and thirty segments in four round trips.
+        assert!((6e6..=9e6).contains(&outcome.goodput_bps), "{outcome:?}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Load {
     Full,
     /// Written at this rate.
     Rate { rate_bps: f64 },
+    /// Written at the beginning, and no more after it.
+    Transfer { bytes: u64 },
 }
 
 /// One connection.

@@ -28,6 +28,8 @@ _SENDER_LIMITS = ("sender", "none")
 # A receive window that is smaller than this share of its largest for a quarter of the time fills: the receiver's
 # application reads slowly.
 _SMALL_WINDOW, _SMALL_FOR = 0.6, 0.25
+# A connection has ended if all of its data are acknowledged, and it sends nothing for so long until the end.
+_SILENT_NS = 500_000_000
 # Connections with fewer data packets are left out.
 _LEAST_PACKETS = 10
 # Packets that come together within this time left the sender as one large segment.
@@ -86,6 +88,11 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
     verdict = found.verdicts[0] if found.verdicts else None
     if verdict is None or not found.flows:
         raise PredictionError("no TCP connection with data: nothing to predict")
+    if verdict.flows and not set(verdict.flows) & set(found.table("flows")["name"]):
+        raise PredictionError(
+            f"the headline, {verdict.cause}, is of packets without data, as {verdict.flows[0]}: a path that data take "
+            "was expected"
+        )
     # Where neither path nor window shows as the limit, it may be the application, which writes a little at a time.
     least_shares = (_STARVED_SHARE, 0.0 if verdict.cause in _SENDER_LIMITS else _LIMITED_SHARE)
     line_bps = _rate_bps(recorded.arrivals(found))
@@ -188,12 +195,13 @@ def _flows(found: Explained, control: str, named: Mapping[int, str], least_share
         least_share: applications that limit their connection for this share of its time write at a rate.
     """
     segments, acks = found.table("segments"), found.table("acks")
+    last_ns = int(segments["time_ns"].max() or 0)  # type: ignore[arg-type]
     flows = []
     for row in found.table("flows").to_dicts():
         own = segments.filter(pl.col("flow") == row["flow"])
         if own.height >= _LEAST_PACKETS and row["rtt_min_ns"] is not None:
             own_acks = acks.filter(pl.col("flow") == row["flow"])
-            flows.append(_flow(row, own, own_acks, named.get(row["flow"], control), least_share))
+            flows.append(_flow(row, own, own_acks, named.get(row["flow"], control), least_share, last_ns))
     if not flows:
         raise PredictionError(
             f"no connection has {_LEAST_PACKETS} data packets with a round-trip time; "
@@ -205,7 +213,7 @@ def _flows(found: Explained, control: str, named: Mapping[int, str], least_share
     return flows
 
 
-def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share: float) -> Json:
+def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share: float, last_ns: int) -> Json:
     shares = row["limits"] or {}
     limited = {name for name, share in shares.items() if share is not None and share > _LIMITED_SHARE}
     time_ns = max(1, row["end_ns"] - row["start_ns"])
@@ -227,13 +235,21 @@ def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share:
         "pace_bps": float(own["ip_bytes"].sum()) * 8e9 / time_ns if is_paced else None,
         "ecn": row["ecn"] not in (None, "off"),
         "sack": True,
-        "load": _at_rate(row) if is_starved or reads_slowly else "full",
+        "load": _at_rate(row) if is_starved or reads_slowly else whole_transfer(own, acks, last_ns) or "full",
     }
 
 
 def _at_rate(row: Json) -> Json:
     time_ns = max(1, row["end_ns"] - row["start_ns"])
     return {"rate": {"rate_bps": row["payload_bytes"] * 8e9 / time_ns}}
+
+
+def whole_transfer(own: DataFrame, acks: DataFrame, last_ns: int) -> Json | None:
+    """The load of a connection that had sent all of its data long before the end of the captures, else ``None``."""
+    sent_until = int((own["sequence"].cast(pl.Int64) + own["payload_bytes"].cast(pl.Int64)).max() or 0)  # type: ignore[arg-type]
+    is_acknowledged = int(acks["acknowledged"].max() or 0) >= sent_until  # type: ignore[arg-type]
+    is_silent = last_ns - int(own["time_ns"].max() or 0) > _SILENT_NS  # type: ignore[arg-type]
+    return {"transfer": {"bytes": sent_until}} if is_acknowledged and is_silent else None
 
 
 def _reads_slowly(acks: DataFrame) -> bool:
