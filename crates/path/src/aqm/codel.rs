@@ -50,6 +50,12 @@ impl CoDel {
         self
     }
 
+    /// Follow Linux where it departs from RFC 8289: square roots are approximated, and drops come sooner.
+    pub fn like_linux(mut self) -> Self {
+        self.settings.like_linux = true;
+        self
+    }
+
     with_overhead!();
 
     fn backlog(&self) -> Backlog {
