@@ -202,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn the_second_step_of_linux_is_half_an_interval() {
+        // As above, with the approximations 1, 1/2, 0.5625 and 0.488 of the inverse root: 100, 50, 56 and 49 ms.
+        let codel = CoDel::new(12_000_000, Limit::NONE).like_linux();
+        let outcomes = replay(&mut codel.marking(), &steady(1_000, 833_333));
+        let marked_ms: Vec<i64> = (outcomes.iter().enumerate())
+            .filter(|(_, outcome)| matches!(outcome, Outcome::Marked { .. }))
+            .map(|(packet, _)| packet as i64)
+            .collect();
+        assert_eq!(marked_ms[..5], [130, 230, 280, 337, 386]);
+    }
+
+    #[test]
     fn marking_loses_nothing() {
         let outcomes = replay(
             &mut CoDel::new(12_000_000, Limit::NONE).marking(),
