@@ -4,8 +4,8 @@
     python bench/twin/score_laws.py /tmp/laws /tmp/twins
 
 The packets of each recording of record_twins.py arrive at our element at the times at which the sender sent them, and
-leave it at the rate at which they left Linux: with a burst of one byte, htb sends up to 0.1 % slower than configured, and
-in a queue that never is empty that adds up.
+leave it at the rate at which they left Linux: with a burst of one byte, htb sends up to 0.2 % slower than configured,
+which adds up in a queue that never is empty.
 Prints one line a recording: mean and 95th percentile of the queueing delay, and packets dropped or marked, of Linux and
 of ours (with their range over seeds, where the law draws); then for each law the errors over its recordings.
 

@@ -32,7 +32,7 @@ struct Times {
 /// COBALT: CoDel that leaves its state by counting down instead of resetting, and BLUE (W. Feng and others,
 /// The BLUE active queue management algorithms, IEEE/ACM Transactions on Networking 10(4), 2002) for flows
 /// that do not respond: a drop probability that an overflow raises and an empty queue lowers. As in Linux
-/// `sch_cake`: what was due while the delay was short is not made up for later, and the first drop of a flow does not
+/// `sch_cake`: drops that were due while the delay was short do not come later, and the first one of a flow does not
 /// wait for an interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cobalt {

@@ -27,7 +27,7 @@ pub struct Pie {
     control: Control,
 }
 
-/// How long packets wait: known at their arrival, and told when their transmission begins.
+/// How long packets wait: known at their arrival, and of use when their transmission begins.
 #[derive(Debug, Clone, Default)]
 struct Waits {
     /// Arrival and begin of the transmission.
@@ -216,7 +216,7 @@ impl Control {
         self.next_update_ns = Some(due_ns);
     }
 
-    /// The same with the delays that [`Self::sent`] was told; `waits` is true if packets waited until now.
+    /// The same with the delays that came by [`Self::sent`]; `waits` is true if packets waited until now.
     pub fn advance_by_own(&mut self, now_ns: i64, waits: bool, rules: Rules) {
         let delay_ns = self.delay_ns;
         self.refilled = rules.like_linux && waits;
