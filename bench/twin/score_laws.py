@@ -3,7 +3,9 @@
 
     python bench/twin/score_laws.py /tmp/laws /tmp/twins
 
-The packets of each recording of record_twins.py arrive at our element at the times at which the sender sent them.
+The packets of each recording of record_twins.py arrive at our element at the times at which the sender sent them, and
+leave it at the rate at which they left Linux: with a burst of one byte, htb sends up to 0.2 % slower than configured,
+which adds up in a queue that never is empty.
 Prints one line a recording: mean and 95th percentile of the queueing delay, and packets dropped or marked, of Linux and
 of ours (with their range over seeds, where the law draws); then for each law the errors over its recordings.
 
@@ -30,11 +32,15 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from twin_paths import SETS  # noqa: E402
-from twin_settings import path_of  # noqa: E402
+from twin_settings import FRAME_BYTES, path_of  # noqa: E402
 
 # Smaller ones have no relative error that means anything: delays in seconds, packets.
 LEAST = {"mean delay": 0.001, "p95 delay": 0.001, "drops or marks": 1.0}
 UNMANAGED = ("pfifo", "netem")
+# A packet that waited longer left right after the one before: gaps longer than this many times the median have other
+# packets in them.
+WAITED_NS = 5e6
+LONGEST_GAP = 1.5
 CHANCE = ("pie", "red", "fq-pie", "fq-codel", "cake")
 
 
@@ -87,8 +93,11 @@ def compared(folders: Sequence[Path], only: str, seeds: int) -> Iterator[tuple[s
             if law in UNMANAGED or not name.startswith(only) or not (folder / name / "truth.json").exists():
                 continue
             packets = arrived(whydrop.explain(*(str(folder / name / f"{point}.pcap.zst") for point in "by")))
-            drawn = range(1, seeds + 1) if path_of(scenario.line).startswith(CHANCE) else [None]
-            runs = [replayed(packets, path_of(scenario.line, seed)).values() for seed in drawn]
+            line = scenario.line
+            drawn = range(1, seeds + 1) if path_of(line).startswith(CHANCE) else [None]
+            rate_bps = None if line.police else sent_at(packets)
+            paths = [path_of(line, seed, rate_bps) for seed in drawn]
+            runs = [replayed(packets, path, ecn=line.ecn).values() for path in paths]
             yield name, law, np.array(linux_of(packets).values()), np.array(runs)
 
 
@@ -96,6 +105,18 @@ def arrived(found: Explained) -> pl.DataFrame:
     """The packets that entered the queue, in order of time."""
     crossings = found.table("crossings").filter(pl.col("time_1_ns").is_not_null())
     return crossings.filter(pl.col("direction") == "1-to-2").sort("time_1_ns")
+
+
+def sent_at(packets: pl.DataFrame) -> float:
+    """Bit/s: the rate at which full packets left while others waited."""
+    left = packets.drop_nulls("transit_ns").sort("time_2_ns")
+    bytes_before = left["ip_bytes"].shift(1)
+    gaps_ns = left["time_2_ns"].diff()
+    follows = (left["transit_ns"] - left["transit_ns"].min() > WAITED_NS) & (bytes_before == left["ip_bytes"].max())
+    gaps_ns, bytes_before = gaps_ns.filter(follows), bytes_before.filter(follows)
+    usual = gaps_ns < LONGEST_GAP * float(gaps_ns.median())  # type: ignore[arg-type]
+    sent_bytes = float((bytes_before.filter(usual) + FRAME_BYTES).sum())
+    return 8e9 * sent_bytes / float(gaps_ns.filter(usual).sum())
 
 
 def linux_of(packets: pl.DataFrame) -> Passed:
@@ -106,14 +127,20 @@ def linux_of(packets: pl.DataFrame) -> Passed:
     return Passed(waits_s, lost + int(packets["ce_set"].sum()))
 
 
-def replayed(packets: pl.DataFrame, path: str) -> Passed:
-    """Our element over the same packets."""
+def replayed(packets: pl.DataFrame, path: str, *, ecn: bool) -> Passed:
+    """Our element over the same packets.
+
+    Args:
+        ecn: true if the hosts had agreed on ECN: new data is capable then, and retransmissions are not.
+    """
+    capable = (pl.lit(ecn) & (pl.col("payload_bytes") > 0) & ~pl.col("retransmission")).fill_null(value=False)
     times, sizes, flows, transits = (
         packets[name].to_list() for name in ("time_1_ns", "ip_bytes", "flow", "transit_ns")
     )
     passages = _core.Passages(times, sizes, flows, (packets["crossing"] == "lost").to_list(), transits)
+    rows_of = passages.replay(path, packets.select(capable.alias("capable"))["capable"].to_list())[1]
     # Packets beyond the end of the second capture have no known fate.
-    rows = pl.DataFrame(passages.replay(path)[1]).filter(packets["crossing"].is_in(["matched", "lost"]))
+    rows = pl.DataFrame(rows_of).filter(packets["crossing"].is_in(["matched", "lost"]))
     chosen = rows.filter(pl.col("predicted_drop") | pl.col("predicted_mark")).height
     return Passed(rows["predicted_wait_ns"].drop_nulls().to_numpy() / 1e9, chosen)
 

@@ -57,6 +57,8 @@ _KINDS = {
     "drops-20ms": (20, "6mbit", "cubic", False),
     "marks-50ms": (50, "7mbit", "reno", True),
     "drops-70ms": (70, "10mbit", "reno", False),
+    "marks-40ms": (40, "8mbit", "reno", True),
+    "marks-70ms": (70, "6mbit", "cubic", True),
 }
 
 

@@ -21,6 +21,8 @@ _PACKET_BYTES = 1500
 _BURST_BYTES = 1600 + _PACKET_BYTES + FRAME_BYTES
 # `avpkt 1000 burst 50 min 30000` of tc: the first power of two for which the average follows so long a burst.
 _RED_WEIGHT = 1 / 32
+# 15 ms in ticks of 4 ms are four, and a timer of Linux fires one later.
+_PIE_PERIOD = "period=20ms"
 
 
 def setting(scenario: Scenario, duration_s: float) -> dict[str, Any]:
@@ -40,11 +42,12 @@ def setting(scenario: Scenario, duration_s: float) -> dict[str, Any]:
     }
 
 
-def path_of(line: Line, seed: int | None = None) -> str:
+def path_of(line: Line, seed: int | None = None, rate_bps: float | None = None) -> str:
     """The element of a line in the text form of paths.
 
     Args:
         seed: of an element with chance.
+        rate_bps: the rate at which it sent; that which was configured if it is not given.
     """
     chance = "" if seed is None else f",seed={seed}"
     if line.police:
@@ -53,7 +56,7 @@ def path_of(line: Line, seed: int | None = None) -> str:
     if line.rate is None:
         raise ValueError("a line without a rate")
     rest = f"overhead={FRAME_BYTES}B"
-    rate = f"rate={_rate(line.rate)}"
+    rate = f"rate={_rate(line.rate)}" if rate_bps is None else f"rate={rate_bps:.0f}"
     words = line.queue.split()
     law = words[0].replace("_", "-")
     marks = ",marks" if line.ecn else ""
@@ -65,11 +68,13 @@ def path_of(line: Line, seed: int | None = None) -> str:
         case "netem":
             return f"random-loss:probability={words[3]}{chance}+{link}"
         case "codel":
-            return f"codel:{rate},limit=1000packets{marks},{rest}"
+            return f"codel:{rate},limit=1000packets{marks},linux,{rest}"
         case "pie":
-            return f"pie:{rate},limit=1000packets{marks},{rest}{chance}"
-        case "fq-codel" | "fq-pie":
-            return f"{law}:{rate},limit=10240packets{marks},{rest}{chance}"
+            return f"pie:{rate},limit=1000packets,{_PIE_PERIOD}{marks},linux,{rest}{chance}"
+        case "fq-codel":
+            return f"fq-codel:{rate},limit=10240packets{marks},linux,{rest}{chance}"
+        case "fq-pie":
+            return f"fq-pie:{rate},limit=10240packets,{_PIE_PERIOD}{marks},linux,{rest}{chance}"
         case "cake":
             return f"cake:{rate},limit=4MB,{rest}{chance}"
         case "red":

@@ -144,8 +144,12 @@ fn put_in(path: &mut PathSpec, value: &str) -> Result<(), String> {
     let name = value.replace('_', "-");
     let limit = match name.as_str() {
         "cake" => ",limit=4MB",
-        "fq-codel" | "fq-pie" => ",limit=10240packets",
-        "codel" | "pie" | "dual-pi2" => ",limit=1000packets",
+        "fq-codel" => ",limit=10240packets,linux",
+        "fq-pie" => ",limit=10240packets,period=20ms,linux",
+        "codel" => ",limit=1000packets,linux",
+        // with 250 ticks a second, which most kernels have
+        "pie" => ",limit=1000packets,period=20ms,linux",
+        "dual-pi2" => ",limit=1000packets",
         _ => {
             return Err(format!(
                 "{value:?} is no queue management that is simulated: expected fq_codel, codel, pie, fq_pie, cake or dual_pi2"
@@ -202,7 +206,11 @@ mod tests {
     fn queue_management_takes_the_place_of_a_queue_at_its_rate() {
         assert_eq!(
             path_after("fifo:rate=20M,limit=64packets,overhead=14B", "aqm=fq_codel"),
-            "fq-codel:rate=20M,limit=10240packets,overhead=14B"
+            "fq-codel:rate=20M,limit=10240packets,linux,overhead=14B"
+        );
+        assert_eq!(
+            path_after("fifo:rate=20M,limit=64packets", "aqm=pie"),
+            "pie:rate=20M,limit=1000packets,period=20ms,linux"
         );
         assert!(changed("policer:rate=20M,burst=50kB", "aqm=fq_codel").is_err());
     }

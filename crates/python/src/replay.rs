@@ -74,15 +74,22 @@ impl Passages {
     }
 
     /// A comparison of a path with what happened, and a table with a row for each packet: `level_bytes`,
-    /// `predicted_drop`, `predicted_mark`, `predicted_wait_ns`.
+    /// `predicted_drop`, `predicted_mark`, `predicted_wait_ns`. `capable` says of each packet whether it may be marked;
+    /// without it all may.
+    #[pyo3(signature = (description, capable=None))]
     fn replay<'py>(
         &self,
         py: Python<'py>,
         description: &str,
+        capable: Option<Vec<bool>>,
     ) -> PyResult<(Bound<'py, PyAny>, Table)> {
         let path = read(description)?;
+        let is_capable = |index: usize| {
+            let known = capable.as_ref().and_then(|capable| capable.get(index));
+            known.copied().unwrap_or(true)
+        };
         let replay = contained(py, || {
-            models::replay_over(&self.passages, path, self.idle_wait_s)
+            models::replay_capable(&self.passages, path, self.idle_wait_s, is_capable)
         })?;
         let compared = as_python(py, &replay.info("given", None))?;
         let batch = columns::replayed(&replay.packets).map_err(|error| {

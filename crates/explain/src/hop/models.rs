@@ -3,7 +3,7 @@
 
 use whydrop_path::fit::passage::{Passages, measure_departures};
 use whydrop_path::fit::{BucketFit, Seen, Trace, unseen_at_start};
-use whydrop_path::{Arrival, ElementSpec, Header, Outcome, PathElement, PathSpec, settle};
+use whydrop_path::{Arrival, Ecn, ElementSpec, Header, Outcome, PathElement, PathSpec, settle};
 use whydrop_verdict::Fact;
 
 use crate::document::ModelInfo;
@@ -121,6 +121,16 @@ pub fn idle_wait_s(passages: &Passages) -> f64 {
 /// Replays a path over all packets, ignoring what happened to them; `idle_wait_s` is the delay of an idle
 /// path.
 pub fn replay_over(passages: &Passages, path: PathSpec, idle_wait_s: f64) -> Replay {
+    replay_capable(passages, path, idle_wait_s, |_| true)
+}
+
+/// The same where not every packet may be marked: `is_capable` is asked with its index.
+pub fn replay_capable(
+    passages: &Passages,
+    path: PathSpec,
+    idle_wait_s: f64,
+    is_capable: impl Fn(usize) -> bool,
+) -> Replay {
     let arrivals: Vec<(Arrival, Header)> = (0..passages.len())
         .map(|index| {
             let arrival = Arrival {
@@ -132,7 +142,10 @@ pub fn replay_over(passages: &Passages, path: PathSpec, idle_wait_s: f64) -> Rep
                 arrival,
                 Header {
                     flow,
-                    ..Header::default()
+                    ecn: match is_capable(index) {
+                        true => Ecn::Ect0,
+                        false => Ecn::NotCapable,
+                    },
                 },
             )
         })

@@ -50,6 +50,12 @@ impl CoDel {
         self
     }
 
+    /// Follow Linux where it departs from RFC 8289: square roots are approximated, and drops come sooner.
+    pub fn like_linux(mut self) -> Self {
+        self.settings.like_linux = true;
+        self
+    }
+
     with_overhead!();
 
     fn backlog(&self) -> Backlog {
@@ -193,6 +199,18 @@ mod tests {
             gaps.windows(2).all(|g| g[1] <= g[0] + 1),
             "the gaps shrink: {gaps:?}"
         );
+    }
+
+    #[test]
+    fn the_second_step_of_linux_is_half_an_interval() {
+        // As above, with the approximations 1, 1/2, 0.5625 and 0.488 of the inverse root: 100, 50, 56 and 49 ms.
+        let codel = CoDel::new(12_000_000, Limit::NONE).like_linux();
+        let outcomes = replay(&mut codel.marking(), &steady(1_000, 833_333));
+        let marked_ms: Vec<i64> = (outcomes.iter().enumerate())
+            .filter(|(_, outcome)| matches!(outcome, Outcome::Marked { .. }))
+            .map(|(packet, _)| packet as i64)
+            .collect();
+        assert_eq!(marked_ms[..5], [130, 230, 280, 337, 386]);
     }
 
     #[test]

@@ -12,6 +12,10 @@ pub(super) struct FlowQueue<S> {
     pub state: S,
     deficit_bytes: i64,
     listed: bool,
+    /// In the list of old queues.
+    old: bool,
+    /// Packets waited when it had used up a quantum.
+    busy: bool,
 }
 
 /// DRR++ (RFC 8290, section 4.2): each queue may send a quantum in its turn; a queue that was empty goes
@@ -22,6 +26,9 @@ pub(super) struct FlowQueues<S> {
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     quantum_bytes: i64,
+    /// The quantum is divided by the number of busy queues.
+    divides: bool,
+    busy: usize,
     packets: usize,
     bytes: u64,
     salt: u64,
@@ -35,21 +42,40 @@ impl<S: Default + Clone> FlowQueues<S> {
             state: S::default(),
             deficit_bytes: 0,
             listed: false,
+            old: false,
+            busy: false,
         };
         Self {
             queues: vec![empty; count.max(1)],
             new: VecDeque::new(),
             old: VecDeque::new(),
             quantum_bytes: i64::from(quantum_bytes.max(1)),
+            divides: false,
+            busy: 0,
             packets: 0,
             bytes: 0,
             salt,
         }
     }
 
+    /// Divide the quantum among the busy queues, as cake does for those of a host: here all flows have one in common.
+    pub fn dividing(mut self) -> Self {
+        self.divides = true;
+        self
+    }
+
     pub fn reset(&mut self) {
         let quantum = u32::try_from(self.quantum_bytes).unwrap_or(u32::MAX);
+        let divides = self.divides;
         *self = Self::new(self.queues.len(), quantum, self.salt);
+        self.divides = divides;
+    }
+
+    fn turn_bytes(&self) -> i64 {
+        match self.divides {
+            true => (self.quantum_bytes / self.busy.max(1) as i64).max(1),
+            false => self.quantum_bytes,
+        }
     }
 
     pub fn packets(&self) -> usize {
@@ -70,15 +96,24 @@ impl<S: Default + Clone> FlowQueues<S> {
         &mut self.queues[place]
     }
 
+    /// True if the queue was empty in a turn of its own, and has had no packet since.
+    pub fn is_idle(&self, place: usize) -> bool {
+        !self.queues[place].listed
+    }
+
     pub fn push(&mut self, place: usize, waiting: Waiting) {
         self.packets += 1;
         self.bytes += waiting.bytes;
+        let turn_bytes = self.turn_bytes();
         let queue = &mut self.queues[place];
         queue.queue.push(waiting);
         if !queue.listed {
             queue.listed = true;
-            queue.deficit_bytes = self.quantum_bytes;
+            queue.deficit_bytes = turn_bytes;
             self.new.push_back(place);
+        } else if queue.old && !queue.busy {
+            queue.busy = true;
+            self.busy += 1;
         }
     }
 
@@ -105,9 +140,8 @@ impl<S: Default + Clone> FlowQueues<S> {
             .clone()
             .map(|&place| self.queues[place].deficit_bytes)
             .max();
-        let more = nearest.map_or(0, |nearest| {
-            -nearest / self.quantum_bytes * self.quantum_bytes
-        });
+        let turn_bytes = self.turn_bytes();
+        let more = nearest.map_or(0, |nearest| -nearest / turn_bytes * turn_bytes);
         if more > 0 {
             for &place in listed {
                 self.queues[place].deficit_bytes += more;
@@ -128,6 +162,7 @@ impl<S: Default + Clone> FlowQueues<S> {
                 self.skip_rounds();
                 turns = 0;
             }
+            let turn_bytes = self.turn_bytes();
             let from_new = !self.new.is_empty();
             let list = if from_new {
                 &mut self.new
@@ -137,7 +172,12 @@ impl<S: Default + Clone> FlowQueues<S> {
             let place = *list.front()?;
             let queue = &mut self.queues[place];
             if queue.deficit_bytes <= 0 {
-                queue.deficit_bytes += self.quantum_bytes;
+                if from_new && queue.queue.len() > 0 && !queue.busy {
+                    queue.busy = true;
+                    self.busy += 1;
+                }
+                queue.deficit_bytes += turn_bytes;
+                queue.old = true;
                 list.pop_front();
                 self.old.push_back(place);
                 turns += 1;
@@ -155,9 +195,12 @@ impl<S: Default + Clone> FlowQueues<S> {
                 // A new queue that becomes empty passes through the old ones first, or it could always be
                 // first.
                 if from_new {
+                    queue.old = true;
                     self.old.push_back(place);
                 } else {
-                    queue.listed = false;
+                    (queue.listed, queue.old) = (false, false);
+                    self.busy -= usize::from(queue.busy);
+                    queue.busy = false;
                 }
                 continue;
             };

@@ -49,6 +49,12 @@ impl FqCoDel {
         self.0.discipline.settings.marks = true;
         self
     }
+
+    /// Follow Linux where it departs from RFC 8289: square roots are approximated, and drops come sooner.
+    pub fn like_linux(mut self) -> Self {
+        self.0.discipline.settings.like_linux = true;
+        self
+    }
 }
 
 impl Discipline for FqCoDelQueues {

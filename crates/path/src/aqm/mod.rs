@@ -20,4 +20,5 @@ pub use fq_codel::FqCoDel;
 pub use fq_pie::FqPie;
 pub(crate) use pie::Control as PieControl;
 pub use pie::Pie;
+pub(crate) use pie::Rules as PieRules;
 pub use red::Red;

@@ -13,49 +13,72 @@ use crate::{Arrival, Header, Limit, Outcome, PathElement, Random};
 ///
 /// Drops are spread as in section 5.4, Linux and FreeBSD. The delay is that of the packet sent last,
 /// as in Linux: it lags behind that of a packet that arrives now. Of the optional parts of the RFC,
-/// turning off when idle (section 5.3) is left out.
+/// turning off when idle (section 5.3) is left out. [`Pie::like_linux`] follows Linux where it departs from the RFC.
 #[derive(Debug, Clone)]
 pub struct Pie {
     line: Transmitter,
     limit: Limit,
     overhead_bytes: u32,
-    target_ns: i64,
+    rules: Rules,
     marks: bool,
     places: Places,
-    delays: Delays,
+    waits: Waits,
     random: Random,
     control: Control,
 }
 
-/// How long packets waited, by the begin of their transmission.
+/// How long packets wait: known at their arrival, and of use when their transmission begins.
 #[derive(Debug, Clone, Default)]
-struct Delays {
-    /// Arrival and begin of the transmission, of those sent later than the time asked for last.
+struct Waits {
+    /// Arrival and begin of the transmission.
     later: VecDeque<(i64, i64)>,
-    last_ns: i64,
 }
 
-impl Delays {
+impl Waits {
     fn push(&mut self, arrived_ns: i64, start_ns: i64) {
         self.later.push_back((arrived_ns, start_ns));
     }
 
-    /// The wait of the packet sent last; 0 if it left an empty queue. Times never decrease.
-    fn at(&mut self, time_ns: i64) -> i64 {
-        while let Some(&(arrived_ns, start_ns)) = self.later.front() {
-            if start_ns > time_ns {
-                break;
-            }
-            self.later.pop_front();
-            let leaves_others =
-                (self.later.front()).is_some_and(|&(next_ns, _)| next_ns <= start_ns);
-            self.last_ns = if leaves_others {
-                start_ns.saturating_sub(arrived_ns)
-            } else {
-                0
-            };
+    /// The next transmission that has begun by then: its begin, and how long its packet waited; 0 if it left an empty
+    /// queue.
+    fn next(&mut self, time_ns: i64) -> Option<(i64, i64)> {
+        let (arrived_ns, start_ns) = *self.later.front().filter(|sent| sent.1 <= time_ns)?;
+        self.later.pop_front();
+        let leaves_others = (self.later.front()).is_some_and(|&(next_ns, _)| next_ns <= start_ns);
+        let waited_ns = start_ns.saturating_sub(arrived_ns);
+        Some((start_ns, if leaves_others { waited_ns } else { 0 }))
+    }
+}
+
+/// The parameters of the controller.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub target_ns: i64,
+    pub period_ns: i64,
+    /// As Linux (`sch_pie`) computes it:
+    /// - The allowance for bursts decreases at each transmission by the time since the one before.
+    /// - A delay is short if that of the packet sent last is, not that at the last update.
+    /// - The probability grows by 2 % more in each update with a delay beyond 250 ms.
+    /// - It may grow beyond 1, and then takes long to fall.
+    /// - It falls by 1/64 in updates of an empty queue, not by 2 %, and not where packets have come since the last one
+    ///   left it empty.
+    pub like_linux: bool,
+}
+
+impl Rules {
+    /// Those of RFC 8033, with this target.
+    pub fn with_target(target_ns: i64) -> Self {
+        Self {
+            target_ns,
+            period_ns: UPDATE_NS,
+            like_linux: false,
         }
-        self.last_ns
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::with_target(TARGET_NS)
     }
 }
 
@@ -63,6 +86,12 @@ impl Delays {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Control {
     pub drop_probability: f64,
+    /// Of the packet sent last; of [`Self::sent`].
+    delay_ns: i64,
+    sent_ns: Option<i64>,
+    /// Packets wait, though the one sent last left an empty queue; of [`Self::advance_by_own`].
+    refilled: bool,
+    /// The delay in the update before.
     wait_before_ns: i64,
     burst_allowance_ns: i64,
     /// Sum of the probabilities of the packets since the last dropped one.
@@ -75,6 +104,9 @@ impl Default for Control {
     fn default() -> Self {
         Self {
             drop_probability: 0.0,
+            delay_ns: 0,
+            sent_ns: None,
+            refilled: false,
             wait_before_ns: 0,
             burst_allowance_ns: MAX_BURST_NS,
             accumulated: 0.0,
@@ -84,11 +116,19 @@ impl Default for Control {
 }
 
 // RFC 8033, section 4 and appendix A.
+const TARGET_NS: i64 = 15_000_000;
 const UPDATE_NS: i64 = 15_000_000;
 const MAX_BURST_NS: i64 = 150_000_000;
 const ALPHA_HZ: f64 = 0.125;
 const BETA_HZ: f64 = 1.25;
 const MEAN_PACKET_BYTES: u64 = 1_500;
+const QUIET_FACTOR: f64 = 0.98;
+// Linux, beyond the RFC.
+const LINUX_QUIET_FACTOR: f64 = 63.0 / 64.0;
+const LONG_NS: i64 = 250_000_000;
+const LONG_STEP: f64 = 0.02;
+/// Its probability has 56 bits of a 64 bit number, and grows into the others.
+const LINUX_MOST: f64 = 256.0;
 /// Above this drop probability even ECN-capable packets are dropped (RFC 8033, section 5.2).
 const MARK_LIMIT: f64 = 0.1;
 /// No packet is dropped before the probabilities add up to the first of these, and each from the second on
@@ -103,17 +143,29 @@ impl Pie {
             line: Transmitter::new(drain_rate_bps),
             limit,
             overhead_bytes: 0,
-            target_ns: 15_000_000,
+            rules: Rules::default(),
             marks: false,
             places: Places::default(),
-            delays: Delays::default(),
+            waits: Waits::default(),
             random: Random::new(seed),
             control: Control::default(),
         }
     }
 
     pub fn with_target(mut self, target_ns: i64) -> Self {
-        self.target_ns = target_ns.max(1);
+        self.rules.target_ns = target_ns.max(1);
+        self
+    }
+
+    /// Update the probability so often: Linux with 250 ticks a second does it every 20 ms.
+    pub fn with_period(mut self, period_ns: i64) -> Self {
+        self.rules.period_ns = period_ns.max(1);
+        self
+    }
+
+    /// Follow Linux where it departs from the RFC, apart from its period.
+    pub fn like_linux(mut self) -> Self {
+        self.rules.like_linux = true;
         self
     }
 
@@ -124,28 +176,39 @@ impl Pie {
     }
 
     with_overhead!();
+
+    /// The updates and the transmissions until now, in turn.
+    fn advance(&mut self, now_ns: i64) {
+        let (control, rules) = (&mut self.control, self.rules);
+        while let Some((start_ns, wait_ns)) = self.waits.next(now_ns) {
+            control.advance_by_own(start_ns.saturating_sub(1), true, rules);
+            control.sent(start_ns, wait_ns, rules);
+        }
+        control.advance_by_own(now_ns, !self.waits.later.is_empty(), rules);
+    }
 }
 
 impl Control {
     /// Run the updates that are due; `wait_ns` returns the delay of a packet at a given time. It is called
     /// with each arrival, so that in between delays only fall, and the state of an empty queue does not
     /// change.
-    pub fn advance(&mut self, now_ns: i64, target_ns: i64, mut wait_ns: impl FnMut(i64) -> i64) {
+    pub fn advance(&mut self, now_ns: i64, rules: Rules, mut wait_ns: impl FnMut(i64) -> i64) {
+        let period_ns = rules.period_ns;
         let mut due_ns = self
             .next_update_ns
-            .unwrap_or(now_ns.saturating_add(UPDATE_NS));
-        if now_ns.saturating_sub(due_ns) / UPDATE_NS >= UPDATES_TO_FORGET {
+            .unwrap_or(now_ns.saturating_add(period_ns));
+        if now_ns.saturating_sub(due_ns) / period_ns >= UPDATES_TO_FORGET {
             *self = Self::default();
-            due_ns = now_ns.saturating_add(UPDATE_NS);
+            due_ns = now_ns.saturating_add(period_ns);
         }
         while due_ns <= now_ns {
             let waited_ns = wait_ns(due_ns);
             if waited_ns == 0 && self.is_at_rest() {
-                due_ns += now_ns.saturating_sub(due_ns) / UPDATE_NS * UPDATE_NS;
+                due_ns += now_ns.saturating_sub(due_ns) / period_ns * period_ns;
             } else {
-                self.update(waited_ns, target_ns);
+                self.update(waited_ns, rules);
             }
-            let Some(next_ns) = due_ns.checked_add(UPDATE_NS) else {
+            let Some(next_ns) = due_ns.checked_add(period_ns) else {
                 break;
             };
             due_ns = next_ns;
@@ -153,17 +216,35 @@ impl Control {
         self.next_update_ns = Some(due_ns);
     }
 
+    /// The same with the delays that came by [`Self::sent`]; `waits` is true if packets waited until now.
+    pub fn advance_by_own(&mut self, now_ns: i64, waits: bool, rules: Rules) {
+        let delay_ns = self.delay_ns;
+        self.refilled = rules.like_linux && waits;
+        self.advance(now_ns, rules, |_| delay_ns);
+    }
+
+    /// A transmission begins; its packet waited so long, or 0 if it leaves an empty queue.
+    pub fn sent(&mut self, start_ns: i64, wait_ns: i64, rules: Rules) {
+        self.delay_ns = wait_ns;
+        if rules.like_linux {
+            let since_ns = (self.sent_ns).map_or(0, |sent_ns| start_ns.saturating_sub(sent_ns));
+            self.burst_allowance_ns = self.burst_allowance_ns.saturating_sub(since_ns).max(0);
+            self.sent_ns = Some(start_ns);
+        }
+    }
+
     /// True if updates with an empty queue change nothing.
     fn is_at_rest(&self) -> bool {
         self.drop_probability == 0.0
             && self.wait_before_ns == 0
             && self.burst_allowance_ns == MAX_BURST_NS
+            && self.sent_ns.is_none()
     }
 
     /// Adjust the drop probability (RFC 8033, section 4.2, with the scaling of appendix A).
-    fn update(&mut self, wait_ns: i64, target_ns: i64) {
+    fn update(&mut self, wait_ns: i64, rules: Rules) {
         let seconds = |ns: i64| ns as f64 / 1e9;
-        let mut step = ALPHA_HZ * seconds(wait_ns.saturating_sub(target_ns))
+        let mut step = ALPHA_HZ * seconds(wait_ns.saturating_sub(rules.target_ns))
             + BETA_HZ * seconds(wait_ns.saturating_sub(self.wait_before_ns));
         // The closer to 0 the probability is, the smaller its steps.
         step /= match self.drop_probability {
@@ -178,22 +259,36 @@ impl Control {
         if self.drop_probability >= 0.1 {
             step = step.min(0.02);
         }
-        self.drop_probability += step;
-        if wait_ns == 0 && self.wait_before_ns == 0 {
-            self.drop_probability *= 0.98;
+        if rules.like_linux && wait_ns > LONG_NS {
+            step += LONG_STEP;
         }
-        self.drop_probability = self.drop_probability.clamp(0.0, 1.0);
-        let short = |ns: i64| ns < target_ns / 2;
+        self.drop_probability += step;
+        if wait_ns == 0 && self.wait_before_ns == 0 && !self.refilled {
+            self.drop_probability *= match rules.like_linux {
+                true => LINUX_QUIET_FACTOR,
+                false => QUIET_FACTOR,
+            };
+        }
+        let most = if rules.like_linux { LINUX_MOST } else { 1.0 };
+        self.drop_probability = self.drop_probability.clamp(0.0, most);
+        let short = |ns: i64| ns < rules.target_ns / 2;
         let quiet = self.drop_probability == 0.0 && short(wait_ns) && short(self.wait_before_ns);
-        let left_ns = (self.burst_allowance_ns - UPDATE_NS).max(0);
-        self.burst_allowance_ns = if quiet { MAX_BURST_NS } else { left_ns };
         self.wait_before_ns = wait_ns;
+        if quiet {
+            self.burst_allowance_ns = MAX_BURST_NS;
+            if rules.like_linux {
+                (self.sent_ns, self.accumulated) = (None, 0.0);
+            }
+        } else if !rules.like_linux {
+            let left_ns = self.burst_allowance_ns.saturating_sub(rules.period_ns);
+            self.burst_allowance_ns = left_ns.max(0);
+        }
     }
 
     /// True if a packet that arrives at `backlog_bytes` is to be dropped early.
-    pub fn chooses(&mut self, target_ns: i64, backlog_bytes: u64, random: &mut Random) -> bool {
-        self.count(target_ns, backlog_bytes);
-        let chosen = random.chance(self.spread(target_ns, backlog_bytes));
+    pub fn chooses(&mut self, rules: Rules, backlog_bytes: u64, random: &mut Random) -> bool {
+        self.count(rules, backlog_bytes);
+        let chosen = random.chance(self.spread(rules, backlog_bytes));
         if chosen {
             self.chosen();
         }
@@ -201,8 +296,8 @@ impl Control {
     }
 
     /// Counts a packet that arrived at `backlog_bytes`, for spreading drops.
-    pub fn count(&mut self, target_ns: i64, backlog_bytes: u64) {
-        if !self.rests(target_ns, backlog_bytes) {
+    pub fn count(&mut self, rules: Rules, backlog_bytes: u64) {
+        if !self.rests(rules, backlog_bytes) {
             self.accumulated = if self.drop_probability > 0.0 {
                 self.accumulated + self.drop_probability
             } else {
@@ -212,8 +307,8 @@ impl Control {
     }
 
     /// Its drop probability if drops are spread.
-    pub fn spread(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
-        match self.alone(target_ns, backlog_bytes) {
+    pub fn spread(&self, rules: Rules, backlog_bytes: u64) -> f64 {
+        match self.alone(rules, backlog_bytes) {
             _ if self.accumulated < ACCUMULATED[0] => 0.0,
             probability if probability > 0.0 && self.accumulated >= ACCUMULATED[1] => 1.0,
             probability => probability,
@@ -221,8 +316,8 @@ impl Control {
     }
 
     /// Its drop probability if each packet is drawn independently.
-    pub fn alone(&self, target_ns: i64, backlog_bytes: u64) -> f64 {
-        if self.rests(target_ns, backlog_bytes) {
+    pub fn alone(&self, rules: Rules, backlog_bytes: u64) -> f64 {
+        if self.rests(rules, backlog_bytes) {
             0.0
         } else {
             self.drop_probability
@@ -235,8 +330,12 @@ impl Control {
     }
 
     /// True if no packet is dropped early: a burst passes, the delay is short, or the queue is (section 4.1).
-    fn rests(&self, target_ns: i64, backlog_bytes: u64) -> bool {
-        let calm = self.wait_before_ns < target_ns / 2 && self.drop_probability < 0.2;
+    fn rests(&self, rules: Rules, backlog_bytes: u64) -> bool {
+        let delay_ns = match rules.like_linux {
+            true => self.delay_ns,
+            false => self.wait_before_ns,
+        };
+        let calm = delay_ns < rules.target_ns / 2 && self.drop_probability < 0.2;
         self.burst_allowance_ns > 0 || calm || backlog_bytes <= 2 * MEAN_PACKET_BYTES
     }
 
@@ -254,23 +353,23 @@ impl PathElement for Pie {
     fn arrive_with(&mut self, packet: Arrival, header: Header) -> Outcome {
         let bytes = u64::from(packet.bytes) + u64::from(self.overhead_bytes);
         let now_ns = self.places.advance(packet.time_ns);
-        let delays = &mut self.delays;
-        (self.control).advance(now_ns, self.target_ns, |due_ns| delays.at(due_ns));
+        self.advance(now_ns);
         let waits = self.line.free_ns() > now_ns;
         if waits && !self.limit.admits(self.places.backlog(), bytes) {
+            if self.rules.like_linux {
+                self.control.chosen();
+            }
             return Outcome::Dropped;
         }
         let backlog_bytes = self.places.backlog().bytes;
-        let chosen = self
-            .control
-            .chooses(self.target_ns, backlog_bytes, &mut self.random);
+        let chosen = (self.control).chooses(self.rules, backlog_bytes, &mut self.random);
         let may_mark = self.marks && header.ecn.is_capable();
         let mark = chosen && may_mark && self.control.may_mark();
         if chosen && !mark {
             return Outcome::Dropped;
         }
         let service = self.line.send(now_ns, bytes);
-        self.delays.push(now_ns, service.start_ns);
+        self.waits.push(now_ns, service.start_ns);
         if service.start_ns > now_ns {
             self.places.hold(service.start_ns, bytes);
         }
@@ -280,7 +379,7 @@ impl PathElement for Pie {
     fn reset(&mut self) {
         self.line.reset();
         self.places.clear();
-        self.delays = Delays::default();
+        self.waits = Waits::default();
         self.random.reset();
         self.control = Control::default();
     }
@@ -291,21 +390,80 @@ mod tests {
     use super::*;
     use crate::replay;
 
+    const MS: i64 = 1_000_000;
+
     #[test]
     fn the_delay_is_that_of_the_packet_sent_last_and_nothing_once_the_queue_is_empty() {
-        let mut delays = Delays::default();
+        let mut waits = Waits::default();
         // Three packets of 10 ms each that arrive at once.
         for start_ms in [0, 10, 20] {
-            delays.push(0, start_ms * 1_000_000);
+            waits.push(0, start_ms * MS);
         }
-        assert_eq!(delays.at(9_000_000), 0);
-        assert_eq!(delays.at(19_000_000), 10_000_000);
-        assert_eq!(delays.at(20_000_000), 0, "it left an empty queue");
+        assert_eq!(waits.next(9 * MS), Some((0, 0)));
+        assert_eq!(waits.next(9 * MS), None);
+        assert_eq!(waits.next(20 * MS), Some((10 * MS, 10 * MS)));
+        assert_eq!(
+            waits.next(20 * MS),
+            Some((20 * MS, 0)),
+            "it left an empty queue"
+        );
+    }
+
+    #[test]
+    fn linux_raises_the_probability_further_while_packets_wait_longer_than_250_ms() {
+        for (like_linux, beyond) in [(false, 0.0), (true, 0.02)] {
+            let mut control = Control {
+                drop_probability: 0.2,
+                wait_before_ns: 260 * MS,
+                ..Control::default()
+            };
+            let rules = Rules {
+                like_linux,
+                ..Rules::default()
+            };
+            control.update(260 * MS, rules);
+            // 0.125 Hz of 245 ms are more than the 2 % that a step may have
+            assert!((control.drop_probability - (0.22 + beyond)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_burst_allowance_of_linux_decreases_with_transmissions_and_that_of_the_rfc_with_updates()
+    {
+        for (like_linux, left_ms) in [(false, 135), (true, 50)] {
+            let rules = Rules {
+                like_linux,
+                ..Rules::default()
+            };
+            let mut control = Control::default();
+            control.advance_by_own(0, false, rules);
+            for start_ms in [10, 110] {
+                control.sent(start_ms * MS, 20 * MS, rules);
+            }
+            control.advance_by_own(15 * MS, true, rules);
+            assert_eq!(control.burst_allowance_ns, left_ms * MS);
+        }
+    }
+
+    #[test]
+    fn a_period_of_its_own_sets_the_times_of_updates() {
+        let rules = Rules {
+            period_ns: 20 * MS,
+            ..Rules::default()
+        };
+        let mut control = Control::default();
+        control.advance(0, rules, |_| 0);
+        let mut asked = Vec::new();
+        control.advance(65 * MS, rules, |due_ns| {
+            asked.push(due_ns / MS);
+            30 * MS
+        });
+        assert_eq!(asked, [20, 40, 60]);
     }
 
     #[test]
     fn an_idle_time_has_the_effect_of_its_updates() {
-        let target_ns = 15_000_000;
+        let rules = Rules::default();
         for (probability, updates) in [(0.0, 3), (0.004, 700), (1.0, 1_900)] {
             let mut control = Control {
                 drop_probability: probability,
@@ -314,8 +472,8 @@ mod tests {
             };
             let mut stepped = control;
             let now_ns = updates * UPDATE_NS + 1;
-            control.advance(now_ns, target_ns, |_| 0);
-            (0..=updates).for_each(|_| stepped.update(0, target_ns));
+            control.advance(now_ns, rules, |_| 0);
+            (0..=updates).for_each(|_| stepped.update(0, rules));
             assert_eq!(control.drop_probability, stepped.drop_probability);
             assert_eq!(control.burst_allowance_ns, stepped.burst_allowance_ns);
             assert_eq!(control.next_update_ns, Some((updates + 1) * UPDATE_NS));

@@ -47,6 +47,10 @@ impl<D: Discipline> Served<D> {
         }
     }
 
+    pub fn rate_bps(&self) -> u64 {
+        self.line.rate_bps()
+    }
+
     fn next_start_ns(&self) -> Option<i64> {
         (self.discipline.waiting() > 0).then(|| self.first_wait_ns.max(self.line.free_ns()))
     }

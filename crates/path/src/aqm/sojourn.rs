@@ -44,6 +44,9 @@ pub(super) struct Settings {
     pub marks: bool,
     /// Bytes in other queues that count as backlog.
     pub beside_bytes: u64,
+    /// As Linux (`codel_impl.h`), one step of Newton's method approximates the square root whenever the count changes:
+    /// the second drop comes after half an interval, where the RFC has 0.71 of it.
+    pub like_linux: bool,
 }
 
 impl Default for Settings {
@@ -54,11 +57,13 @@ impl Default for Settings {
             interval_ns: 100_000_000,
             marks: false,
             beside_bytes: 0,
+            like_linux: false,
         }
     }
 }
 
-/// The variables of RFC 8289, section 5.2, under their names there.
+/// The variables of RFC 8289, section 5.2, under their names there, and Linux's approximation of 1 over the square root
+/// of the count.
 #[derive(Debug, Clone, Copy, Default)]
 struct Control {
     first_above_time_ns: Option<i64>,
@@ -66,6 +71,17 @@ struct Control {
     count: u32,
     last_count: u32,
     dropping: bool,
+    inverse_root: f64,
+}
+
+impl Control {
+    fn set_count(&mut self, count: u32) {
+        self.count = count;
+        self.inverse_root = match count {
+            0 | 1 => 1.0,
+            _ => self.inverse_root * (1.5 - 0.5 * f64::from(count) * self.inverse_root.powi(2)),
+        };
+    }
 }
 
 /// With less than this in the queue no packet is dropped: the RFC's "maximum packet size".
@@ -141,7 +157,7 @@ impl SojournQueue {
         if self.control.dropping {
             self.control.dropping = may_drop;
             while self.control.dropping && now_ns >= self.control.drop_next_ns {
-                self.control.count = self.control.count.saturating_add(1);
+                self.control.set_count(self.control.count.saturating_add(1));
                 if settings.marks && head.capable {
                     self.control.drop_next_ns =
                         self.control_law_ns(self.control.drop_next_ns, settings);
@@ -174,7 +190,11 @@ impl SojournQueue {
 
     /// RFC 8289, section 5.3: the next drop comes an interval over the square root of the count later.
     fn control_law_ns(&self, from_ns: i64, settings: Settings) -> i64 {
-        let step_ns = settings.interval_ns as f64 / f64::from(self.control.count.max(1)).sqrt();
+        let interval_ns = settings.interval_ns as f64;
+        let step_ns = match settings.like_linux {
+            true => interval_ns * self.control.inverse_root,
+            false => interval_ns / f64::from(self.control.count.max(1)).sqrt(),
+        };
         from_ns.saturating_add((step_ns as i64).max(1))
     }
 
@@ -185,7 +205,7 @@ impl SojournQueue {
         let recent =
             now_ns.saturating_sub(control.drop_next_ns) < settings.interval_ns.saturating_mul(16);
         control.dropping = true;
-        control.count = if delta > 1 && recent { delta } else { 1 };
+        control.set_count(if delta > 1 && recent { delta } else { 1 });
         control.last_count = control.count;
         self.control.drop_next_ns = self.control_law_ns(now_ns, settings);
     }

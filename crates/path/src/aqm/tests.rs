@@ -1,6 +1,6 @@
 //! The disciplines compared with properties of their standards.
 
-use super::pie::Control;
+use super::pie::{Control, Rules};
 use super::*;
 use crate::{Arrival, Ecn, Header, Limit, Outcome, PathElement, replay, replay_with};
 
@@ -177,13 +177,13 @@ fn an_overload_beyond_a_quarter_is_dropped_from_the_low_latency_queue_too() {
 fn pie_moves_its_probability_as_the_rfc_computes_it() {
     // RFC 8033, section 4.2: alpha (30 - 15) ms + beta (30 - 0) ms, divided by 2048 while the probability is
     // below 10^-6.
-    let mut control = Control::default();
-    control.advance(0, 15 * MS, |_| 30 * MS);
-    control.advance(15 * MS, 15 * MS, |_| 30 * MS);
+    let (mut control, rules) = (Control::default(), Rules::default());
+    control.advance(0, rules, |_| 30 * MS);
+    control.advance(15 * MS, rules, |_| 30 * MS);
     let first = (0.125 * 0.015 + 1.25 * 0.030) / 2_048.0;
     assert!((control.drop_probability - first).abs() < 1e-12);
     // Then the delay stays: only alpha's part, a 512th from 10^-6 on, a 128th from 10^-5 on.
-    control.advance(30 * MS, 15 * MS, |_| 30 * MS);
+    control.advance(30 * MS, rules, |_| 30 * MS);
     let second = first + 0.125 * 0.015 / 128.0;
     assert!((control.drop_probability - second).abs() < 1e-12);
 }

@@ -311,13 +311,17 @@ impl ElementSpec {
                 limit_packets,
                 limit_bytes,
                 target_ns,
+                period_ns,
                 marks,
+                linux,
                 overhead_bytes,
                 seed: own,
             } => {
                 let limit = limit(limit_packets, limit_bytes);
                 let pie = Pie::new(whole(rate_bps), limit, own.unwrap_or(seed));
                 let pie = with(pie, target_ns.map(signed), Pie::with_target);
+                let pie = with(pie, period_ns.map(signed), Pie::with_period);
+                let pie = flag(pie, linux, Pie::like_linux);
                 Box::new(flag(pie, marks, Pie::marking).with_overhead(overhead_bytes))
             }
             Self::CoDel {
@@ -327,6 +331,7 @@ impl ElementSpec {
                 target_ns,
                 interval_ns,
                 marks,
+                linux,
                 overhead_bytes,
             } => {
                 let codel = CoDel::new(whole(rate_bps), limit(limit_packets, limit_bytes));
@@ -335,6 +340,7 @@ impl ElementSpec {
                     sojourn(target_ns, interval_ns),
                     |codel, (target, interval)| codel.with_target(target, interval),
                 );
+                let codel = flag(codel, linux, CoDel::like_linux);
                 Box::new(flag(codel, marks, CoDel::marking).with_overhead(overhead_bytes))
             }
             _ => return None,
@@ -350,6 +356,7 @@ impl ElementSpec {
                 target_ns,
                 interval_ns,
                 marks,
+                linux,
                 overhead_bytes,
                 seed: own,
             } => {
@@ -359,18 +366,23 @@ impl ElementSpec {
                     sojourn(target_ns, interval_ns),
                     |fair, (target, interval)| fair.with_target(target, interval),
                 );
+                let fair = flag(fair, linux, FqCoDel::like_linux);
                 Box::new(flag(fair, marks, FqCoDel::marking).with_overhead(overhead_bytes))
             }
             Self::FqPie {
                 rate_bps,
                 limit_packets,
                 target_ns,
+                period_ns,
                 marks,
+                linux,
                 overhead_bytes,
                 seed: own,
             } => {
                 let fair = FqPie::new(whole(rate_bps), whole(limit_packets), own.unwrap_or(seed));
                 let fair = with(fair, target_ns.map(signed), FqPie::with_target);
+                let fair = with(fair, period_ns.map(signed), FqPie::with_period);
+                let fair = flag(fair, linux, FqPie::like_linux);
                 Box::new(flag(fair, marks, FqPie::marking).with_overhead(overhead_bytes))
             }
             Self::Cake {

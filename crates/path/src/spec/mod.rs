@@ -88,7 +88,8 @@ macro_rules! elements {
         ///
         /// `overhead_bytes` is counted for each packet on top of the IP packet: see
         /// [`overhead`](crate::overhead). Where both limits of a queue are given, the first that is reached
-        /// applies; without one there is none. `seed` replaces the one given to [`PathSpec::build`].
+        /// applies; without one there is none. `seed` replaces the one given to [`PathSpec::build`]. `linux`
+        /// follows Linux where it departs from the standard of an element, apart from the `period` of updates.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "element", deny_unknown_fields)]
         pub enum ElementSpec {
@@ -181,25 +182,26 @@ elements! {
     /// See [`Pie`](crate::Pie).
     Pie "pie" {
         rate_bps: f64;
-        limit_packets: Option<f64>, limit_bytes: Option<f64>, target_ns: Option<u64>, marks: bool,
-        overhead_bytes: u32, seed: Option<u64>
+        limit_packets: Option<f64>, limit_bytes: Option<f64>, target_ns: Option<u64>,
+        period_ns: Option<u64>, marks: bool, linux: bool, overhead_bytes: u32, seed: Option<u64>
     }
     /// See [`CoDel`](crate::CoDel).
     CoDel "codel" {
         rate_bps: f64;
         limit_packets: Option<f64>, limit_bytes: Option<f64>, target_ns: Option<u64>,
-        interval_ns: Option<u64>, marks: bool, overhead_bytes: u32
+        interval_ns: Option<u64>, marks: bool, linux: bool, overhead_bytes: u32
     }
     /// See [`FqCoDel`](crate::FqCoDel).
     FqCoDel "fq-codel" {
         rate_bps: f64, limit_packets: f64;
-        target_ns: Option<u64>, interval_ns: Option<u64>, marks: bool, overhead_bytes: u32,
-        seed: Option<u64>
+        target_ns: Option<u64>, interval_ns: Option<u64>, marks: bool, linux: bool,
+        overhead_bytes: u32, seed: Option<u64>
     }
     /// See [`FqPie`](crate::FqPie).
     FqPie "fq-pie" {
         rate_bps: f64, limit_packets: f64;
-        target_ns: Option<u64>, marks: bool, overhead_bytes: u32, seed: Option<u64>
+        target_ns: Option<u64>, period_ns: Option<u64>, marks: bool, linux: bool,
+        overhead_bytes: u32, seed: Option<u64>
     }
     /// See [`Cake`](crate::Cake).
     Cake "cake" {

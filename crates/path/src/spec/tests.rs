@@ -134,9 +134,12 @@ fn a_description_makes_the_element_that_it_names() {
         red,
     );
     let pie = Pie::new(5_000_000, Limit::packets(60), 7).with_target(5_000_000);
-    same("pie:rate=5M,limit=60,target=5ms", pie);
+    same("pie:rate=5M,limit=60,target=5ms", pie.clone());
+    let pie = pie.with_period(20_000_000).like_linux();
+    same("pie:rate=5M,limit=60,target=5ms,period=20ms,linux", pie);
     let codel = CoDel::new(5_000_000, Limit::NONE).with_target(2_000_000, 100_000_000);
-    same("codel:rate=5M,target=2ms", codel);
+    same("codel:rate=5M,target=2ms", codel.clone());
+    same("codel:rate=5M,target=2ms,linux", codel.like_linux());
     same(
         "fq-codel:rate=5M,limit=30packets,marks",
         FqCoDel::new(5_000_000, 30, 7).marking(),

@@ -9,7 +9,7 @@ use super::laws::{Hazards, REFUTED_NATS, STRAY_SHARE, TARGETS_S, spread};
 use super::queue::{Item, Queue};
 use super::{Law, LawFit};
 use crate::Random;
-use crate::aqm::PieControl;
+use crate::aqm::{PieControl, PieRules};
 
 /// RFC 8033, section 4.
 const PIE_UPDATE_S: f64 = 0.015;
@@ -221,7 +221,8 @@ impl Controlled {
             },
             Form::Pie { .. } => {
                 let mut control = PieControl::default();
-                control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), 0, |_| 0);
+                let rules = PieRules::with_target(0);
+                control.advance(to_ns(first.arrival_s - phase * PIE_UPDATE_S), rules, |_| 0);
                 State::Pie(control)
             }
         };
@@ -251,12 +252,12 @@ impl Controlled {
         };
         match state {
             State::Pie(control) => {
-                let target_ns = to_ns(self.target_s);
-                control.advance(to_ns(item.arrival_s), target_ns, |due_ns| {
+                let rules = PieRules::with_target(to_ns(self.target_s));
+                control.advance(to_ns(item.arrival_s), rules, |due_ns| {
                     to_ns(observed_wait_s(due_ns as f64 * 1e-9))
                 });
                 let spread = matches!(self.form, Form::Pie { spread: true, .. });
-                let probability = pie(control, target_ns, item, self.unsure_packets, spread);
+                let probability = pie(control, rules, item, self.unsure_packets, spread);
                 if item.chosen || (item.hidden && random.chance(probability)) {
                     control.chosen();
                 }
@@ -287,17 +288,17 @@ impl Controlled {
 /// Drop probability of the controller of RFC 8033.
 fn pie(
     control: &mut PieControl,
-    target_ns: i64,
+    rules: PieRules,
     item: &Item,
     unsure_packets: u32,
     spread: bool,
 ) -> f64 {
     let backlog_bytes = u64::from(item.before + unsure_packets) * 1_500;
-    control.count(target_ns, backlog_bytes);
+    control.count(rules, backlog_bytes);
     if spread {
-        control.spread(target_ns, backlog_bytes)
+        control.spread(rules, backlog_bytes)
     } else {
-        control.alone(target_ns, backlog_bytes)
+        control.alone(rules, backlog_bytes)
     }
 }
 
