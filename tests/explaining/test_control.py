@@ -12,7 +12,8 @@ import pytest
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
-from whydrop.explaining.predicting.control.laws.early import Cdg
+from whydrop.explaining.predicting.control.laws.delay import Vegas, Yeah
+from whydrop.explaining.predicting.control.laws.early import Cdg, Lp
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
 from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood
 from whydrop.explaining.predicting.control.model_based import is_bbr, is_paced
@@ -131,6 +132,23 @@ def test_windows_of_reno_are_named_reno_with_the_controls_that_have_the_same() -
 
 def test_chance_alone_does_not_name_cdg() -> None:
     assert "cdg" not in named(over_shallow_queue(Reno)).candidates
+
+
+def without_queue(law: type[Law]) -> Sender:
+    """A sender whose packets are lost at times, and never wait."""
+    return Line(law(SIZE), rtt_ms=40, service_ms=0.1, limit=10_000, lost=frozenset(range(150, 100_000, 800))).run(20)
+
+
+@pytest.mark.parametrize(("law", "name"), [(Yeah, "scalable"), (Cdg, "reno"), (Lp, "reno")])
+def test_a_law_that_never_left_a_simpler_one_has_the_name_of_that(law: type[Law], name: str) -> None:
+    found = named(without_queue(law))
+    assert found.name == name
+    assert law.name in found.candidates
+
+
+def test_a_law_that_left_the_simpler_one_has_its_own_name() -> None:
+    for law in (Yeah, Vegas):
+        assert named(Line(law(SIZE), rtt_ms=40, service_ms=1.5, limit=15).run(20)).name == law.name
 
 
 class UnluckyCdg(Cdg):

@@ -75,18 +75,22 @@ class Fit:
     @property
     def cost(self) -> float:
         """Total cost in nats."""
-        return sum(self.growth) + sum(self.reductions) + sum(self.falls) + self.surprise
+        return sum(self.costs) + self.surprise
+
+    @property
+    def costs(self) -> list[float]:
+        """Cost of each comparison: those of growth, of reductions, and of reductions without loss."""
+        return [*self.growth, *self.reductions, *self.falls]
 
     @property
     def near(self) -> float:
         """Part of the comparisons in which the law is near the observed window."""
-        costs = [*self.growth, *self.reductions, *self.falls]
-        return sum(cost <= _NEAR for cost in costs) / max(1, len(costs))
+        return sum(cost <= _NEAR for cost in self.costs) / max(1, self.count)
 
     @property
     def count(self) -> int:
         """Number of comparisons."""
-        return len(self.growth) + len(self.reductions) + len(self.falls)
+        return len(self.costs)
 
 
 def falls(acks: list[Ack]) -> list[Fall]:
