@@ -135,7 +135,7 @@ def test_chance_alone_does_not_name_cdg() -> None:
 
 
 def without_queue(law: type[Law]) -> Sender:
-    """A sender whose packets are lost at times, and never wait."""
+    """A sender with packets that are lost at times, and never wait."""
     return Line(law(SIZE), rtt_ms=40, service_ms=0.1, limit=10_000, lost=frozenset(range(150, 100_000, 800))).run(20)
 
 
