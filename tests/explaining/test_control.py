@@ -310,6 +310,13 @@ def test_the_gain_cycle_of_bbr_is_seen() -> None:
     assert is_bbr(paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1)))
 
 
+def test_a_sender_that_paces_below_its_window_is_bbr_only_with_the_gain_cycle() -> None:
+    for gains, name in (((1.25, 0.75, 1, 1, 1, 1, 1, 1), "bbr"), ((1,), UNKNOWN)):
+        seen = paced(80, gains)
+        seen.row["limits"] = {"application": 0.5}
+        assert named(seen).name == name
+
+
 def test_a_sender_of_one_round_trip_is_not_bbr() -> None:
     assert not is_bbr(paced(1, (1,)))
 

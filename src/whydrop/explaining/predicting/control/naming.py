@@ -68,14 +68,18 @@ def control_of(found: Explained, flow: int) -> Control:
 
 def named(seen: Sender) -> Control:
     """The congestion control of a sender."""
-    if limiter := _limiter(seen.row):
+    limiter = _limiter(seen.row)
+    # BBR often sends less than its window allows, as an application does.
+    if limiter and not (limiter == "application" and is_bbr(seen)):
         return Control(UNKNOWN, (), f"limited by {limiter}")
     reductions = falls(seen.acks)
     fits = _fits(seen, reductions)
     contradicts = fits[0].count >= _LEAST_COUNT and max(fit.near for fit in fits) > _CONTRADICTS_BBR
-    if contradicts or not is_bbr(seen):
-        return _decided(fits, is_steady(seen, reductions), not any(ack.is_echo for ack in seen.acks))
-    return Control("bbr", ("bbr",), fits=tuple(fits))
+    if not contradicts and is_bbr(seen):
+        return Control("bbr", ("bbr",), fits=tuple(fits))
+    if limiter:
+        return Control(UNKNOWN, (), f"limited by {limiter}", tuple(fits))
+    return _decided(fits, is_steady(seen, reductions), not any(ack.is_echo for ack in seen.acks))
 
 
 def _limiter(row: dict[str, Any]) -> str | None:
