@@ -317,6 +317,17 @@ def test_a_sender_that_paces_below_its_window_is_bbr_only_with_the_gain_cycle() 
         assert named(seen).name == name
 
 
+def test_a_rate_that_is_kept_twice_with_losses_between_is_bbr_only_with_pacing() -> None:
+    rates = (*(1,) * 48, 1.25, 1.4, 1.3, 1.2, 0.7, *(1,) * 48)
+    seen = paced(len(rates), rates)
+    seen.acks += [Ack(time_ns + MS, 0, 0, 1, None, 0, "open") for time_ns in range(50 * MS, 5_050 * MS, 3 * MS)]
+    assert not is_bbr(seen)
+    loss = Ack(2_550 * MS, 0, 0, 1, None, 0, "recovery", begins=True)
+    seen.acks = sorted([*seen.acks, loss], key=lambda ack: ack.time_ns)
+    assert is_bbr(seen)
+    assert not is_bbr(answering(seen))
+
+
 def test_a_sender_of_one_round_trip_is_not_bbr() -> None:
     assert not is_bbr(paced(1, (1,)))
 
