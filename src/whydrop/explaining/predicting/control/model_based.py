@@ -38,9 +38,10 @@ _MOST_IDLE = 4
 _CLOCKED_SHARE = 0.7
 _CLOCKED_PARTS = 4
 
-# Round trips of a kept rate: most of the 48, as the first and the last are not whole. How far their rates are apart,
-# how far one kept rate is from the next, and what the sender tries between the two.
+# Round trips of a kept rate: the first and the last of the 48 are not whole, and each may be longer than the shortest
+# one. How far their rates are apart, how far one kept rate is from the next, and what the sender tries between the two.
 _KEPT_ROUNDS = 40
+_MOST_KEPT_ROUNDS = 60
 _KEPT_SEGMENTS = 1.5
 _KEPT_SHARE = 0.1
 _SAME_SHARE = 1 / 16
@@ -68,6 +69,11 @@ def is_bbr(seen: Sender) -> bool:
     if not is_paced(seen):
         return cycles >= _LEAST_CYCLES_WITH_PROBE and bool(probes(seen))
     return bool(probes(seen)) or keeps_rate(seen)
+
+
+def has_gain_cycle(seen: Sender) -> bool:
+    """True if the sender has the gain cycle for some time: an application that sends at a rate has none."""
+    return count_cycles(seen) >= _LEAST_CYCLES
 
 
 def count_cycles(seen: Sender) -> int:
@@ -129,8 +135,8 @@ def keeps_rate(seen: Sender) -> bool:
     times = np.array([time_ns for time_ns, _ in seen.sends])
     counts = np.bincount((times - times[0]) // rtt_ns)
     losses = {int(ack.time_ns - times[0]) // rtt_ns for ack in seen.acks if _is_loss(ack)}
-    for (_, end, rate), (begin, _, again) in pairwise(_kept(counts)):
-        if abs(rate - again) > _SAME_SHARE * rate:
+    for (first, end, rate), (begin, _, again) in pairwise(_kept(counts)):
+        if end - first > _MOST_KEPT_ROUNDS or abs(rate - again) > _SAME_SHARE * rate:
             continue
         if max(counts[end:begin], default=0) >= _TRIED * rate and any(end <= loss <= begin for loss in losses):
             return True

@@ -7,7 +7,7 @@ from typing import Any
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
-from whydrop.explaining.predicting.control.model_based import is_bbr
+from whydrop.explaining.predicting.control.model_based import has_gain_cycle, is_bbr
 from whydrop.explaining.predicting.control.observed import Sender, sender
 from whydrop.explaining.predicting.control.replay import Fall, Fit, falls, is_steady, replay
 
@@ -70,7 +70,7 @@ def named(seen: Sender) -> Control:
     """The congestion control of a sender."""
     limiter = _limiter(seen.row)
     # BBR often sends less than its window allows, as an application does.
-    if limiter and not (limiter == "application" and is_bbr(seen)):
+    if limiter and not (limiter == "application" and has_gain_cycle(seen)):
         return Control(UNKNOWN, (), f"limited by {limiter}")
     reductions = falls(seen.acks)
     fits = _fits(seen, reductions)
