@@ -15,7 +15,7 @@ from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
 from whydrop.explaining.predicting.control.laws.delay import Vegas, Yeah
 from whydrop.explaining.predicting.control.laws.early import Cdg, Lp
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood, WestwoodOfServer
 from whydrop.explaining.predicting.control.model_based import is_bbr, is_paced
 from whydrop.explaining.predicting.control.naming import UNKNOWN, named
 from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished, sender
@@ -130,6 +130,13 @@ def test_windows_of_reno_are_named_reno_with_the_controls_that_have_the_same() -
     assert (found.name, found.candidates) == ("reno", ("reno", "lp", "dctcp"))
 
 
+@pytest.mark.parametrize(("capable", "name"), [(998, "dctcp"), (948, "reno")])
+def test_retransmissions_that_are_ecn_capable_name_dctcp(capable: int, name: str) -> None:
+    seen = over_shallow_queue(Dctcp)
+    seen.row |= {"ecn": "classic", "packets": 1000, "ect0": capable, "retransmitted_by_kind": {"fast": 50}}
+    assert named(seen).name == name
+
+
 def test_chance_alone_does_not_name_cdg() -> None:
     assert "cdg" not in named(over_shallow_queue(Reno)).candidates
 
@@ -222,6 +229,13 @@ def test_a_window_that_the_sender_had_not_filled_is_forgotten(
     assert [ack.window for ack in acks] == known
 
 
+def test_a_window_that_was_not_filled_at_the_end_of_a_recovery_is_forgotten() -> None:
+    acks = [Ack(0, 9 * SIZE, 30 * SIZE, 1, None, 0, "recovery", None)]
+    acks += [Ack(at * MS, at * SIZE, 30 * SIZE, 1, None, 0, "open", window) for at, window in ((10, 15), (11, 22))]
+    forget_unfinished(acks)
+    assert [ack.window for ack in acks] == [None, None, 22]
+
+
 def test_pulses_that_losses_end_are_the_gain_cycle_only_with_pacing() -> None:
     seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
     losses = [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
@@ -230,14 +244,23 @@ def test_pulses_that_losses_end_are_the_gain_cycle_only_with_pacing() -> None:
     assert not is_bbr(answering(seen))
 
 
-def test_the_bandwidth_of_westwood_does_not_count_the_first_acknowledgment() -> None:
-    law = Westwood(SIZE)
+@pytest.mark.parametrize(
+    ("law", "estimate", "window"),
+    [
+        # In 15 ticks, 15 segments arrived; the round-trip time is 13 ticks.
+        (WestwoodOfServer(SIZE), 1000, 13),
+        # The first estimate is of one segment in 28 ticks; then it moves by an eighth of an eighth.
+        (Westwood(SIZE), 50, 2),
+    ],
+)
+def test_the_first_acknowledgment_counts_as_a_segment_where_westwood_opened(
+    law: Westwood, estimate: int, window: int
+) -> None:
     for number, size in enumerate((37, 15 * SIZE, 15 * SIZE)):
-        law.time_ns = 60 * MS * number
+        law.time_ns = 60 * MS * (number + 1)
         law.delivered(size, False)
         law.acked(1, 50 * MS, size, "open")
-    # In 15 ticks, 15 segments arrived; the round-trip time is 13 ticks.
-    assert law.reduction() == 13
+    assert (law.estimate, law.reduction()) == (estimate, window)
 
 
 def after_loss(law: Law, window: int) -> int:

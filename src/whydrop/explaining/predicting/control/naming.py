@@ -34,6 +34,8 @@ _SIMPLER = {"lp": "reno", "cdg": "reno", "vegas": "reno", "yeah": "scalable"}
 _EQUAL = 0.5
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
+# Packets of a sender without data, which do not show whether it marks data as ECN-capable.
+_MOST_WITHOUT_DATA = 4
 # A sender that something else limits for this share of its time does not show its window.
 _LIMITED_SHARE = 0.3
 
@@ -111,9 +113,10 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
     again = sum((row.get("retransmitted_by_kind") or {}).values())
     if row.get("ecn") == "off":
         return False
-    if not again:
+    if again <= _MOST_WITHOUT_DATA:
         return None
-    return bool(row["ect0"] + row["ce_marked"] >= row["packets"])
+    # Packets of the handshake and of its end are not ECN-capable either.
+    return bool(row["packets"] - row["ect0"] - row["ce_marked"] < again)
 
 
 def _decided(fits: list[Fit], shows_window: bool, without_marks: bool) -> Control:
