@@ -81,7 +81,7 @@ def named(seen: Sender) -> Control:
         return Control("bbr", ("bbr",), fits=tuple(fits))
     if limiter:
         return Control(UNKNOWN, (), f"limited by {limiter}", tuple(fits))
-    return _decided(fits, is_steady(seen, reductions), not any(ack.is_echo for ack in seen.acks))
+    return _decided(fits, is_steady(seen, reductions), _may_be_dctcp(seen))
 
 
 def _limiter(row: dict[str, Any]) -> str | None:
@@ -119,7 +119,14 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
     return bool(row["packets"] - row["ect0"] - row["ce_marked"] < again)
 
 
-def _decided(fits: list[Fit], shows_window: bool, without_marks: bool) -> Control:
+def _may_be_dctcp(seen: Sender) -> bool:
+    """True if a sender with windows of Reno may have DCTCP: no marks, and no packets that show another one."""
+    if any(ack.is_echo for ack in seen.acks):
+        return False
+    return seen.row.get("ecn") == "off" or _needs_ecn(seen.row) is not False
+
+
+def _decided(fits: list[Fit], shows_window: bool, may_be_dctcp: bool) -> Control:
     simpler = {fit.name: fit for fit in fits if fit.name in _SIMPLER.values()}
     # CDG without reductions of its own is Reno.
     fits = [fit for fit in fits if fit.name != "cdg" or fit.chances or _has_windows_of("reno", fit, simpler)]
@@ -136,7 +143,7 @@ def _decided(fits: list[Fit], shows_window: bool, without_marks: bool) -> Contro
     names = tuple(fit.name for fit in close)
     for name in simpler:
         if name in names and all(_has_windows_of(name, fit, simpler) for fit in close):
-            same = ("dctcp",) if name == "reno" and without_marks else ()
+            same = ("dctcp",) if name == "reno" and may_be_dctcp else ()
             return Control(name, (*names, *same), fits=tuple(fits))
     if len(close) > 1:
         return Control(UNKNOWN, names, "several laws explain the windows", tuple(fits))
