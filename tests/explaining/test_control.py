@@ -159,6 +159,32 @@ def test_a_law_that_left_the_simpler_one_has_its_own_name() -> None:
         assert named(Line(law(SIZE), rtt_ms=40, service_ms=1.5, limit=15).run(20)).name == law.name
 
 
+class LpOfDelay(Lp):
+    """LP as Linux has it where the one-way delay does not overflow: half at a higher delay, one segment soon after."""
+
+    delay = least = longest = 0
+
+    def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
+        super().acked(packets, rtt_ns, flight_bytes, state)
+        if rtt_ns is None:
+            return
+        sample = rtt_ns // MS
+        self.delay += sample - (self.delay >> 3) if self.delay else sample << 3
+        self.least = min(self.least or sample, sample)
+        self.longest = max(self.longest, sample)
+        if self.delay >> 3 <= self.least + 15 * (self.longest - self.least) // 100:
+            return
+        self.least, self.longest = self.delay >> 3, self.delay >> 2
+        is_soon = self.dropped_ns is not None and self.time_ns < self.dropped_ns + 3 * rtt_ns
+        self.window = 1 if is_soon else max(self.window >> 1, 1)
+        self.dropped_ns = self.time_ns
+
+
+@pytest.mark.parametrize("limit", [15, 70])
+def test_lp_that_reduces_by_delay_is_named(limit: int) -> None:
+    assert named(Line(LpOfDelay(SIZE), rtt_ms=60, service_ms=2.4, limit=limit).run(12)).name == "lp"
+
+
 class UnluckyCdg(Cdg):
     """A sender with CDG that reduces its window in every twelfth round."""
 

@@ -215,6 +215,8 @@ class _Replay:
             self.fall = self.falls[at]
             self.own_fall = before
         if self.fall is not None:
+            if at == self.fall.first + 1:
+                law.falling()
             if at < self.fall.last:
                 if law.name in ("vegas", "yeah", "nv") and ack.packets:
                     law.grow(ack.packets)
@@ -278,6 +280,7 @@ class _Replay:
             law.window = ack.window
             self._anchor(ack)
             return
+        law.observed(ack.window)
         self.seen, self.expected = ack.window, law.window
         if ack.una <= self.round_end:
             return

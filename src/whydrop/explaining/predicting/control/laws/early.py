@@ -134,21 +134,35 @@ class Lp(Law):
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
-        self.still_until_ns = 0
         self.rtt_ns = 0
+        self.fell_ns = 0
+        self.dropped_ns: int | None = None
+        self.is_one = False
 
     def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
         self.rtt_ns = rtt_ns or self.rtt_ns
 
+    def falling(self) -> None:
+        self.fell_ns = self.time_ns
+
+    def observed(self, window: int) -> None:
+        # How often Linux goes back to one segment, and so how long it stays there, is not seen.
+        if self.is_one:
+            self.window = window
+            self.is_one = window <= 2
+
     def grow(self, packets: int) -> None:
-        if self.time_ns >= self.still_until_ns:
+        is_still = self.dropped_ns is not None and self.time_ns < self.dropped_ns + 3 * self.rtt_ns
+        if not is_still and not self.is_one:
             super().grow(packets)
 
     def free_drop(self, before: int, after: int) -> float | None:
-        is_half = abs(after - max(before >> 1, 1)) <= 1
+        # The window may have grown since it was seen.
+        is_half = -1 <= after - max(before >> 1, 1) <= 2
         if not is_half and after > 2:
             return None
-        self.still_until_ns = self.time_ns + 3 * self.rtt_ns
+        self.dropped_ns = self.fell_ns
+        self.is_one = after <= 2
         return self._DROP_NATS
 
 
