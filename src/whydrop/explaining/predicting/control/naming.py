@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,10 +29,10 @@ _CLOSE = 12.0
 # If the best law is near in all comparisons, the variance of the windows is measured, as a part of what the costs
 # assume, and less is enough; but no less than this part.
 _LEAST_NOISE = 0.2
-# Laws that are a simpler one until their own rule applies. Where that one explains each comparison as well, within so
-# many nats, it has not applied.
+# Laws that are a simpler one until their own rule applies. Where the error of that one is the same in each comparison,
+# within so many standard deviations of a window, it has not applied.
 _SIMPLER = {"lp": "reno", "cdg": "reno", "vegas": "reno", "yeah": "scalable"}
-_EQUAL = 0.5
+_EQUAL = 1.0
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
 # Packets of a sender without data, which do not show whether it marks data as ECN-capable.
@@ -157,7 +158,13 @@ def _has_windows_of(name: str, fit: Fit, simpler: dict[str, Fit]) -> bool:
     other = simpler.get(name)
     if other is None or _SIMPLER.get(fit.name) != name or len(fit.costs) != len(other.costs):
         return False
-    return all(abs(one - two) <= _EQUAL for one, two in zip(fit.costs, other.costs, strict=True))
+    pairs = zip(fit.costs, other.costs, strict=True)
+    return all(abs(_deviations(one) - _deviations(two)) <= _EQUAL for one, two in pairs)
+
+
+def _deviations(cost: float) -> float:
+    """The error of a window in standard deviations, from its cost in nats."""
+    return math.sqrt(2 * cost)
 
 
 def _lead(best: Fit, fit: Fit, noise: float) -> float:
