@@ -45,7 +45,6 @@ SETS: dict[str, dict[str, Line]] = {
         "policer": Line(60, police="rate 5mbit burst 30k"),
         "ecn": Line(70, "5mbit", "codel ecn", ecn=True),
         "policer-slow": Line(110, police="rate 3mbit burst 60k"),
-        "policer-fast": Line(30, police="rate 9mbit burst 25k"),
         "ecn-pie": Line(100, "4mbit", "pie ecn", ecn=True),
     },
     "seen": {
