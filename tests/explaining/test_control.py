@@ -198,6 +198,12 @@ class UnluckyCdg(Cdg):
             self.window = self.threshold = self.window * 724 >> 10
 
 
+def test_a_mark_in_a_reduction_of_cdg_itself_does_not_reduce_again() -> None:
+    law = Cdg(SIZE)
+    assert law.marked_drop(100, 70) == 3.0
+    assert law.marked_drop(100, 50) is None
+
+
 def test_reductions_without_loss_name_cdg() -> None:
     assert named(over_shallow_queue(UnluckyCdg)).name == "cdg"
 

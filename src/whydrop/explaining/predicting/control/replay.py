@@ -241,10 +241,16 @@ class _Replay:
     def _settled(self, ack: Ack) -> None:
         assert self.pending is not None
         assert ack.window is not None
-        _, after, state = self.pending
+        before, after, state = self.pending
         law = self.law
         if not self.has_timeout and self.seen is not None:
-            self.fit.reductions.append(_cost(law.window - ack.window, ack.window, _SHARE))
+            cost = _cost(law.window - ack.window, ack.window, _SHARE)
+            own = law.marked_drop(before, ack.window) if state == "cwr" else None
+            if own is not None and own < cost:
+                self.fit.surprise += own
+                self.fit.chances += 1
+                cost = 0.0
+            self.fit.reductions.append(cost)
         law.window = ack.window
         law.threshold = max(after, 2) if state == "loss" else ack.window
         law.count = 0

@@ -75,6 +75,11 @@ class Law:
         del before, after
         return None
 
+    def marked_drop(self, before: int, after: int) -> float | None:
+        """Cost of a reduction of its own in which a mark arrived; ``None`` if the law has none."""
+        del before, after
+        return None
+
     # Parts of laws.
 
     @property
