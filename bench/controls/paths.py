@@ -1,8 +1,8 @@
 """The paths over which each congestion control of Linux is recorded, in three sets.
 
-Rules were tuned on ``training`` and ``seen``. ``fresh`` was scored twice: the first time showed which controls were
-unknown, and after rules were made for them on the other two sets it was scored again. The sets have no path in common:
-rates, round-trip times, queues, losses and queue management differ.
+Rules were tuned on ``training`` and ``seen``. ``fresh`` was scored first when rules for all controls had been made.
+That showed which controls were unknown, and after more rules, made on the other two sets, it was scored again. The sets
+have no path in common: rates, round-trip times, queues, losses and queue management differ.
 """
 
 from __future__ import annotations
