@@ -4,10 +4,11 @@
     python bench/controls/score.py /tmp/controls
 
 For each set of paths prints a table: a row for each congestion control, a column for each kind of path, with `+` for
-the right name, `=` for `reno` where the recorded sender had Reno's windows, `.` for unknown, and the name itself where
-it is wrong. Linux's LP reduces by delay in few connections, and DCTCP without marks is Reno: `reno` with them
-among the candidates counts as right. Below is the strict score, in which only the name of the module is right, and how
-many of the unknown have the right name among their candidates.
+the right name, `=` for `reno` or `scalable` where the recorded sender had the windows of Reno or Scalable, `.` for
+unknown, and the name itself where it is wrong. LP and CDG that did not reduce by delay, Vegas without a queue and DCTCP
+without marks are Reno; YeAH that saw a short queue only is Scalable. With them among the candidates, `reno` and
+`scalable` count as right. Below is the strict score, in which only the name of the module is right, and how many of the
+unknown have the right name among their candidates.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from paths import CONTROLS, SETS  # noqa: E402
 
 WANTED_RIGHT = 0.95
 MOST_WRONG = 0.02
+CLASSES = ("reno", "scalable")
 
 
 def main() -> int:
@@ -79,10 +81,10 @@ def score(folder: Path, kinds: list[str], is_verbose: bool) -> bool:
 
 
 def judged(found: Control, control: str) -> str:
-    """The outcome of a name: ``right``, ``same`` (windows of Reno), ``wrong`` or ``unknown``."""
+    """The outcome of a name: ``right``, ``same`` (windows of Reno or Scalable), ``wrong`` or ``unknown``."""
     if found.name in (control, UNKNOWN):
         return "right" if found.name == control else "unknown"
-    return "same" if found.name == "reno" and control in found.candidates else "wrong"
+    return "same" if found.name in CLASSES and control in found.candidates else "wrong"
 
 
 def named(capture: Path) -> Control:

@@ -12,9 +12,10 @@ import pytest
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
 from whydrop.explaining.predicting.control.laws.cubic import Bic, Cubic
-from whydrop.explaining.predicting.control.laws.early import Cdg
+from whydrop.explaining.predicting.control.laws.delay import Vegas, Yeah
+from whydrop.explaining.predicting.control.laws.early import Cdg, Lp
 from whydrop.explaining.predicting.control.laws.law import Dctcp, Law, Reno, Scalable
-from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood
+from whydrop.explaining.predicting.control.laws.rtt_scaled import Hybla, Westwood, WestwoodOfServer
 from whydrop.explaining.predicting.control.model_based import is_bbr, is_paced
 from whydrop.explaining.predicting.control.naming import UNKNOWN, named
 from whydrop.explaining.predicting.control.observed import Ack, Sender, forget_unfinished, sender
@@ -129,8 +130,59 @@ def test_windows_of_reno_are_named_reno_with_the_controls_that_have_the_same() -
     assert (found.name, found.candidates) == ("reno", ("reno", "lp", "dctcp"))
 
 
+@pytest.mark.parametrize(("capable", "candidates"), [(998, ("dctcp",)), (948, ("reno", "lp"))])
+def test_retransmissions_that_are_ecn_capable_show_dctcp(capable: int, candidates: tuple[str, ...]) -> None:
+    seen = over_shallow_queue(Dctcp)
+    seen.row |= {"ecn": "classic", "packets": 1000, "ect0": capable, "retransmitted_by_kind": {"fast": 50}}
+    found = named(seen)
+    assert (found.name, found.candidates) == (candidates[0], candidates)
+
+
 def test_chance_alone_does_not_name_cdg() -> None:
     assert "cdg" not in named(over_shallow_queue(Reno)).candidates
+
+
+def without_queue(law: type[Law]) -> Sender:
+    """A sender with packets that are lost at times, and never wait."""
+    return Line(law(SIZE), rtt_ms=40, service_ms=0.1, limit=10_000, lost=frozenset(range(150, 100_000, 800))).run(20)
+
+
+@pytest.mark.parametrize(("law", "name"), [(Yeah, "scalable"), (Cdg, "reno"), (Lp, "reno")])
+def test_a_law_that_never_left_a_simpler_one_has_the_name_of_that(law: type[Law], name: str) -> None:
+    found = named(without_queue(law))
+    assert found.name == name
+    assert law.name in found.candidates
+
+
+def test_a_law_that_left_the_simpler_one_has_its_own_name() -> None:
+    for law in (Yeah, Vegas):
+        assert named(Line(law(SIZE), rtt_ms=40, service_ms=1.5, limit=15).run(20)).name == law.name
+
+
+class LpOfDelay(Lp):
+    """LP as Linux has it where the one-way delay does not overflow: half at a higher delay, one segment soon after."""
+
+    delay = least = longest = 0
+
+    def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
+        super().acked(packets, rtt_ns, flight_bytes, state)
+        if rtt_ns is None:
+            return
+        sample = rtt_ns // MS
+        self.delay += sample - (self.delay >> 3) if self.delay else sample << 3
+        self.least = min(self.least or sample, sample)
+        self.longest = max(self.longest, sample)
+        if self.delay >> 3 <= self.least + 15 * (self.longest - self.least) // 100:
+            return
+        self.least, self.longest = self.delay >> 3, self.delay >> 2
+        is_soon = self.dropped_ns is not None and self.time_ns < self.dropped_ns + 3 * rtt_ns
+        self.window = 1 if is_soon else max(self.window >> 1, 1)
+        self.dropped_ns = self.time_ns
+
+
+@pytest.mark.parametrize("limit", [15, 70])
+def test_lp_that_reduces_by_delay_is_named(limit: int) -> None:
+    assert named(Line(LpOfDelay(SIZE), rtt_ms=60, service_ms=2.4, limit=limit).run(12)).name == "lp"
 
 
 class UnluckyCdg(Cdg):
@@ -144,6 +196,12 @@ class UnluckyCdg(Cdg):
         if self.rounds % 12 == 0:
             self.shadow = max(self.shadow, self.window)
             self.window = self.threshold = self.window * 724 >> 10
+
+
+def test_a_mark_in_a_reduction_of_cdg_itself_does_not_reduce_again() -> None:
+    law = Cdg(SIZE)
+    assert law.marked_drop(100, 70) == 3.0
+    assert law.marked_drop(100, 50) is None
 
 
 def test_reductions_without_loss_name_cdg() -> None:
@@ -204,6 +262,13 @@ def test_a_window_that_the_sender_had_not_filled_is_forgotten(
     assert [ack.window for ack in acks] == known
 
 
+def test_a_window_that_was_not_filled_at_the_end_of_a_recovery_is_forgotten() -> None:
+    acks = [Ack(0, 9 * SIZE, 30 * SIZE, 1, None, 0, "recovery", None)]
+    acks += [Ack(at * MS, at * SIZE, 30 * SIZE, 1, None, 0, "open", window) for at, window in ((10, 15), (11, 22))]
+    forget_unfinished(acks)
+    assert [ack.window for ack in acks] == [None, None, 22]
+
+
 def test_pulses_that_losses_end_are_the_gain_cycle_only_with_pacing() -> None:
     seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
     losses = [Ack(50 * MS * (8 * one + 1), 0, 0, 1, None, 0, "recovery", begins=True) for one in range(10)]
@@ -212,14 +277,23 @@ def test_pulses_that_losses_end_are_the_gain_cycle_only_with_pacing() -> None:
     assert not is_bbr(answering(seen))
 
 
-def test_the_bandwidth_of_westwood_does_not_count_the_first_acknowledgment() -> None:
-    law = Westwood(SIZE)
+@pytest.mark.parametrize(
+    ("law", "estimate", "window"),
+    [
+        # In 15 ticks, 15 segments arrived; the round-trip time is 13 ticks.
+        (WestwoodOfServer(SIZE), 1000, 13),
+        # The first estimate is of one segment in 28 ticks; then it moves by an eighth of an eighth.
+        (Westwood(SIZE), 50, 2),
+    ],
+)
+def test_the_first_acknowledgment_counts_as_a_segment_where_westwood_opened(
+    law: Westwood, estimate: int, window: int
+) -> None:
     for number, size in enumerate((37, 15 * SIZE, 15 * SIZE)):
-        law.time_ns = 60 * MS * number
+        law.time_ns = 60 * MS * (number + 1)
         law.delivered(size, False)
         law.acked(1, 50 * MS, size, "open")
-    # In 15 ticks, 15 segments arrived; the round-trip time is 13 ticks.
-    assert law.reduction() == 13
+    assert (law.estimate, law.reduction()) == (estimate, window)
 
 
 def after_loss(law: Law, window: int) -> int:
@@ -290,6 +364,24 @@ def test_a_sender_is_paced_unless_it_answers_acknowledgments() -> None:
 
 def test_the_gain_cycle_of_bbr_is_seen() -> None:
     assert is_bbr(paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1)))
+
+
+def test_a_sender_that_paces_below_its_window_is_bbr_only_with_the_gain_cycle() -> None:
+    for gains, name in (((1.25, 0.75, 1, 1, 1, 1, 1, 1), "bbr"), ((1,), UNKNOWN)):
+        seen = paced(80, gains)
+        seen.row["limits"] = {"application": 0.5}
+        assert named(seen).name == name
+
+
+def test_a_rate_that_is_kept_twice_with_losses_between_is_bbr_only_with_pacing() -> None:
+    rates = (*(1,) * 48, 1.25, 1.4, 1.3, 1.2, 0.7, *(1,) * 48)
+    seen = paced(len(rates), rates)
+    seen.acks += [Ack(time_ns + MS, 0, 0, 1, None, 0, "open") for time_ns in range(50 * MS, 5_050 * MS, 3 * MS)]
+    assert not is_bbr(seen)
+    loss = Ack(2_550 * MS, 0, 0, 1, None, 0, "recovery", begins=True)
+    seen.acks = sorted([*seen.acks, loss], key=lambda ack: ack.time_ns)
+    assert is_bbr(seen)
+    assert not is_bbr(answering(seen))
 
 
 def test_a_sender_of_one_round_trip_is_not_bbr() -> None:

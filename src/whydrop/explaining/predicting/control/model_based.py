@@ -4,11 +4,14 @@
   others at that rate.
 - *ProbeRTT*: after ten seconds without a shorter round-trip time, four segments are in flight for 200 ms and a round
   trip; then the former flight returns at once.
+- *Long-term rate*: where losses show a policer, it keeps the rate that passes for 48 round trips. Then it tries more,
+  and after losses keeps the same rate again.
 - *Pacing*: it sends by a timer, and all others of Linux in answer to acknowledgments, unless the host paces them.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,8 +35,17 @@ _LEAST_SEGMENTS = 8
 # Senders that have so many in fewer than one of so many round trips show none.
 _MOST_IDLE = 4
 # Without pacing, this share of the data is sent within a part of the time between acknowledgments.
-_CLOCKED_SHARE = 0.6
+_CLOCKED_SHARE = 0.7
 _CLOCKED_PARTS = 4
+
+# Round trips of a kept rate: the first and the last of the 48 are not whole, and each may be longer than the shortest
+# one. How far their rates are apart, how far one kept rate is from the next, and what the sender tries between the two.
+_KEPT_ROUNDS = 40
+_MOST_KEPT_ROUNDS = 60
+_KEPT_SEGMENTS = 1.5
+_KEPT_SHARE = 0.1
+_SAME_SHARE = 1 / 16
+_TRIED = 1.15
 
 _PROBE_SEGMENTS = 5
 _LEAST_PROBE_NS = 180_000_000
@@ -47,14 +59,21 @@ _RETURN_ROUNDS = 2
 
 
 def is_bbr(seen: Sender) -> bool:
-    """True if the sender has the gain cycle of BBR, or its ProbeRTT and pacing or some of the cycle.
+    """True if the sender has the gain cycle of BBR, its ProbeRTT and pacing or some of the cycle, or long-term rates.
 
     Where BBR believes in a policer it has no cycle for 48 round trips.
     """
     cycles = count_cycles(seen)
     if cycles >= _LEAST_CYCLES:
         return True
-    return (cycles >= _LEAST_CYCLES_WITH_PROBE or is_paced(seen)) and bool(probes(seen))
+    if not is_paced(seen):
+        return cycles >= _LEAST_CYCLES_WITH_PROBE and bool(probes(seen))
+    return bool(probes(seen)) or keeps_rate(seen)
+
+
+def has_gain_cycle(seen: Sender) -> bool:
+    """True if the sender has the gain cycle for some time: an application that sends at a rate has none."""
+    return count_cycles(seen) >= _LEAST_CYCLES
 
 
 def count_cycles(seen: Sender) -> int:
@@ -106,6 +125,38 @@ def is_paced(seen: Sender) -> bool:
     part_ns = float(np.median(np.diff(acks))) / _CLOCKED_PARTS
     most = np.max(np.searchsorted(since, since + part_ns, side="right") - np.arange(len(since)))
     return bool(most < _CLOCKED_SHARE * len(since))
+
+
+def keeps_rate(seen: Sender) -> bool:
+    """True if the sender keeps one rate for long, tries more until data are lost, and keeps the same rate again."""
+    rtt_ns = min((ack.rtt_ns for ack in seen.acks if ack.rtt_ns), default=0)
+    if not rtt_ns or not seen.sends:
+        return False
+    times = np.array([time_ns for time_ns, _ in seen.sends])
+    counts = np.bincount((times - times[0]) // rtt_ns)
+    losses = {int(ack.time_ns - times[0]) // rtt_ns for ack in seen.acks if _is_loss(ack)}
+    for (first, end, rate), (begin, _, again) in pairwise(_kept(counts)):
+        if end - first > _MOST_KEPT_ROUNDS or abs(rate - again) > _SAME_SHARE * rate:
+            continue
+        if max(counts[end:begin], default=0) >= _TRIED * rate and any(end <= loss <= begin for loss in losses):
+            return True
+    return False
+
+
+def _kept(counts: np.ndarray[Any, Any]) -> list[tuple[int, int, float]]:
+    """First round trip, end and segments in a round trip of each rate that is kept."""
+    found: list[tuple[int, int, float]] = []
+    at = 0
+    while at + _KEPT_ROUNDS <= len(counts):
+        rate = float(np.median(counts[at : at + _KEPT_ROUNDS]))
+        is_apart = np.abs(counts[at:] - rate) > max(_KEPT_SEGMENTS, _KEPT_SHARE * rate)
+        length = int(np.argmax(is_apart)) if is_apart.any() else len(is_apart)
+        if rate >= _LEAST_SEGMENTS and length >= _KEPT_ROUNDS:
+            found.append((at, at + length, rate))
+            at += length
+        else:
+            at += 1
+    return found
 
 
 def _is_loss(ack: Ack) -> bool:

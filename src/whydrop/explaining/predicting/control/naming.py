@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
-from whydrop.explaining.predicting.control.model_based import is_bbr
+from whydrop.explaining.predicting.control.model_based import has_gain_cycle, is_bbr
 from whydrop.explaining.predicting.control.observed import Sender, sender
 from whydrop.explaining.predicting.control.replay import Fall, Fit, falls, is_steady, replay
 
@@ -28,8 +29,14 @@ _CLOSE = 12.0
 # If the best law is near in all comparisons, the variance of the windows is measured, as a part of what the costs
 # assume, and less is enough; but no less than this part.
 _LEAST_NOISE = 0.2
+# Laws that are a simpler one until their own rule applies. Where the error of that one is the same in each comparison,
+# within so many standard deviations of a window, it has not applied.
+_SIMPLER = {"lp": "reno", "cdg": "reno", "vegas": "reno", "yeah": "scalable"}
+_EQUAL = 1.0
 # A law that is near in more of them contradicts BBR: marks at regular times make a cycle too.
 _CONTRADICTS_BBR = 0.85
+# Packets of a sender without data, which do not show whether it marks data as ECN-capable.
+_MOST_WITHOUT_DATA = 4
 # A sender that something else limits for this share of its time does not show its window.
 _LIMITED_SHARE = 0.3
 
@@ -39,10 +46,11 @@ class Control:
     """The congestion control of a sender.
 
     Attributes:
-        name: its name in Linux, or ``unknown``. ``reno`` means windows of Reno: LP that did not reduce
-            by delay and DCTCP without marks have the same.
-        candidates: the laws that explain the windows about as well as the best, best first; for ``reno`` also those
-            controls that are Reno here.
+        name: its name in Linux, or ``unknown``. ``reno`` means windows of Reno: LP and CDG that did not reduce by
+            delay, Vegas without a queue and DCTCP without marks have the same. ``scalable`` means windows of Scalable:
+            YeAH that saw a short queue only has the same.
+        candidates: the laws that explain the windows about as well as the best, best first; for ``reno`` and
+            ``scalable`` also those controls that have the same windows here.
         why: why it is unknown; empty if it is known.
         fits: the distance of each law from the observed windows, the best first.
     """
@@ -63,14 +71,18 @@ def control_of(found: Explained, flow: int) -> Control:
 
 def named(seen: Sender) -> Control:
     """The congestion control of a sender."""
-    if limiter := _limiter(seen.row):
+    limiter = _limiter(seen.row)
+    # BBR often sends less than its window allows, as an application does.
+    if limiter and not (limiter == "application" and has_gain_cycle(seen)):
         return Control(UNKNOWN, (), f"limited by {limiter}")
     reductions = falls(seen.acks)
     fits = _fits(seen, reductions)
     contradicts = fits[0].count >= _LEAST_COUNT and max(fit.near for fit in fits) > _CONTRADICTS_BBR
-    if contradicts or not is_bbr(seen):
-        return _decided(fits, is_steady(seen, reductions), not any(ack.is_echo for ack in seen.acks))
-    return Control("bbr", ("bbr",), fits=tuple(fits))
+    if not contradicts and is_bbr(seen):
+        return Control("bbr", ("bbr",), fits=tuple(fits))
+    if limiter:
+        return Control(UNKNOWN, (), f"limited by {limiter}", tuple(fits))
+    return _decided(fits, is_steady(seen, reductions), _may_be_dctcp(seen))
 
 
 def _limiter(row: dict[str, Any]) -> str | None:
@@ -102,32 +114,65 @@ def _needs_ecn(row: dict[str, Any]) -> bool | None:
     again = sum((row.get("retransmitted_by_kind") or {}).values())
     if row.get("ecn") == "off":
         return False
-    if not again:
+    if again <= _MOST_WITHOUT_DATA:
         return None
-    return bool(row["ect0"] + row["ce_marked"] >= row["packets"])
+    # Packets of the handshake and of its end are not ECN-capable either.
+    return bool(row["packets"] - row["ect0"] - row["ce_marked"] < again)
 
 
-def _decided(fits: list[Fit], shows_window: bool, without_marks: bool) -> Control:
+def _may_be_dctcp(seen: Sender) -> bool:
+    """True if a sender with windows of Reno may have DCTCP: no marks, and no packets that show another one."""
+    if any(ack.is_echo for ack in seen.acks):
+        return False
+    return seen.row.get("ecn") == "off" or _needs_ecn(seen.row) is not False
+
+
+def _decided(fits: list[Fit], shows_window: bool, may_be_dctcp: bool) -> Control:
+    simpler = {fit.name: fit for fit in fits if fit.name in _SIMPLER.values()}
     # CDG without reductions of its own is Reno.
-    fits = [fit for fit in fits if fit.name != "cdg" or fit.chances]
+    fits = [fit for fit in fits if fit.name != "cdg" or fit.chances or _has_windows_of("reno", fit, simpler)]
     best = fits[0]
     noise = _noise(best)
-    rivals = tuple(fit.name for fit in fits if fit.cost < best.cost + _CLOSE * noise)
+    leads = [(_lead(best, fit, noise), fit) for fit in fits]
+    rivals = tuple(fit.name for lead, fit in leads if lead < _CLOSE)
     if best.count < _LEAST_COUNT:
         return Control(UNKNOWN, rivals, f"{best.count} comparisons of windows", tuple(fits))
     is_certain = shows_window and not best.chances and (best.reductions or best.falls)
     if best.near < (_LEAST_NEAR if is_certain else _LEAST_NEAR_UNCERTAIN):
         return Control(UNKNOWN, (), "no law explains the windows", tuple(fits))
-    close = tuple(fit.name for fit in fits if fit.cost < best.cost + _AHEAD * noise)
-    if "reno" in close and set(close) <= {"reno", "lp"}:
-        return Control("reno", ("reno", "lp", "dctcp") if without_marks else ("reno", "lp"), fits=tuple(fits))
+    close = [fit for lead, fit in leads if lead < _AHEAD]
+    names = tuple(fit.name for fit in close)
+    for name in simpler:
+        if name in names and all(_has_windows_of(name, fit, simpler) for fit in close):
+            same = ("dctcp",) if name == "reno" and may_be_dctcp else ()
+            return Control(name, (*names, *same), fits=tuple(fits))
     if len(close) > 1:
-        return Control(UNKNOWN, close, "several laws explain the windows", tuple(fits))
-    return Control(best.name, close, fits=tuple(fits))
+        return Control(UNKNOWN, names, "several laws explain the windows", tuple(fits))
+    return Control(best.name, names, fits=tuple(fits))
+
+
+def _has_windows_of(name: str, fit: Fit, simpler: dict[str, Fit]) -> bool:
+    """True if a law is the simpler one, or was it all the time."""
+    if fit.name == name:
+        return True
+    other = simpler.get(name)
+    if other is None or _SIMPLER.get(fit.name) != name or len(fit.costs) != len(other.costs):
+        return False
+    pairs = zip(fit.costs, other.costs, strict=True)
+    return all(abs(_deviations(one) - _deviations(two)) <= _EQUAL for one, two in pairs)
+
+
+def _deviations(cost: float) -> float:
+    """The error of a window in standard deviations, from its cost in nats."""
+    return math.sqrt(2 * cost)
+
+
+def _lead(best: Fit, fit: Fit, noise: float) -> float:
+    """Nats by which the best law is ahead of another; chance in a law is no noise of the windows."""
+    return (sum(fit.costs) - sum(best.costs)) / noise + fit.surprise - best.surprise
 
 
 def _noise(best: Fit) -> float:
-    # The law of CDG has chance in it, which is no noise of the windows.
     if best.near < 1 or best.name == "cdg":
         return 1.0
     return min(1.0, max(_LEAST_NOISE, 2 * best.cost / max(1, best.count)))

@@ -92,19 +92,24 @@ def sender(found: Explained, flow: int) -> Sender | None:
 def forget_unfinished(acks: list[Ack]) -> None:
     """Forget windows of a sender that had not sent all when the next acknowledgment arrived.
 
-    They are below an earlier one; but no window grows by more than what is acknowledged, nor comes back in a round.
+    They are below an earlier one, or in the first round after a recovery; but no window grows by more than what is
+    acknowledged, nor comes back in a round.
     """
     known: list[tuple[Ack, int, int, int]] = []
     packets = 0
+    opened: int | None = None
     for ack in acks:
         packets += ack.packets
         if ack.state != "open":
             known.clear()
+            # After a timeout Hybla's slow start grows by more.
+            opened = ack.nxt if ack.state != "loss" else None
         if ack.window is None:
             continue
         while known:
             last, window, most, then = known[-1]
-            if window >= most or ack.window <= window + packets - then:
+            is_first = opened is not None and ack.una <= opened
+            if (window >= most and not is_first) or ack.window <= window + packets - then + is_first:
                 break
             last.window = None
             known.pop()

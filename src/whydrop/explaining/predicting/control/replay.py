@@ -75,18 +75,22 @@ class Fit:
     @property
     def cost(self) -> float:
         """Total cost in nats."""
-        return sum(self.growth) + sum(self.reductions) + sum(self.falls) + self.surprise
+        return sum(self.costs) + self.surprise
+
+    @property
+    def costs(self) -> list[float]:
+        """Cost of each comparison: those of growth, of reductions, and of reductions without loss."""
+        return [*self.growth, *self.reductions, *self.falls]
 
     @property
     def near(self) -> float:
         """Part of the comparisons in which the law is near the observed window."""
-        costs = [*self.growth, *self.reductions, *self.falls]
-        return sum(cost <= _NEAR for cost in costs) / max(1, len(costs))
+        return sum(cost <= _NEAR for cost in self.costs) / max(1, self.count)
 
     @property
     def count(self) -> int:
         """Number of comparisons."""
-        return len(self.growth) + len(self.reductions) + len(self.falls)
+        return len(self.costs)
 
 
 def falls(acks: list[Ack]) -> list[Fall]:
@@ -211,6 +215,8 @@ class _Replay:
             self.fall = self.falls[at]
             self.own_fall = before
         if self.fall is not None:
+            if at == self.fall.first + 1:
+                law.falling()
             if at < self.fall.last:
                 if law.name in ("vegas", "yeah", "nv") and ack.packets:
                     law.grow(ack.packets)
@@ -235,10 +241,16 @@ class _Replay:
     def _settled(self, ack: Ack) -> None:
         assert self.pending is not None
         assert ack.window is not None
-        _, after, state = self.pending
+        before, after, state = self.pending
         law = self.law
         if not self.has_timeout and self.seen is not None:
-            self.fit.reductions.append(_cost(law.window - ack.window, ack.window, _SHARE))
+            cost = _cost(law.window - ack.window, ack.window, _SHARE)
+            own = law.marked_drop(before, ack.window) if state == "cwr" else None
+            if own is not None and own < cost:
+                self.fit.surprise += own
+                self.fit.chances += 1
+                cost = 0.0
+            self.fit.reductions.append(cost)
         law.window = ack.window
         law.threshold = max(after, 2) if state == "loss" else ack.window
         law.count = 0
@@ -274,6 +286,7 @@ class _Replay:
             law.window = ack.window
             self._anchor(ack)
             return
+        law.observed(ack.window)
         self.seen, self.expected = ack.window, law.window
         if ack.una <= self.round_end:
             return

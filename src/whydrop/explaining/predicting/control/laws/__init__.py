@@ -11,6 +11,8 @@ from whydrop.explaining.predicting.control.laws.rtt_scaled import (
     HtcpRoundedDown,
     Hybla,
     Westwood,
+    WestwoodOfServer,
+    WestwoodOfServerRoundedDown,
     WestwoodRoundedDown,
 )
 
@@ -21,6 +23,8 @@ LAWS: tuple[type[Law], ...] = (
     Dctcp,
     Vegas,
     Westwood,
+    WestwoodOfServer,
+    WestwoodOfServerRoundedDown,
     WestwoodRoundedDown,
     Illinois,
     IllinoisOfBusyHost,

@@ -134,21 +134,35 @@ class Lp(Law):
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
-        self.still_until_ns = 0
         self.rtt_ns = 0
+        self.fell_ns = 0
+        self.dropped_ns: int | None = None
+        self.is_one = False
 
     def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
         self.rtt_ns = rtt_ns or self.rtt_ns
 
+    def falling(self) -> None:
+        self.fell_ns = self.time_ns
+
+    def observed(self, window: int) -> None:
+        # How often Linux goes back to one segment, and so how long it stays there, is not seen.
+        if self.is_one:
+            self.window = window
+            self.is_one = window <= 2
+
     def grow(self, packets: int) -> None:
-        if self.time_ns >= self.still_until_ns:
+        is_still = self.dropped_ns is not None and self.time_ns < self.dropped_ns + 3 * self.rtt_ns
+        if not is_still and not self.is_one:
             super().grow(packets)
 
     def free_drop(self, before: int, after: int) -> float | None:
-        is_half = abs(after - max(before >> 1, 1)) <= 1
+        # The window may have grown since it was seen.
+        is_half = -1 <= after - max(before >> 1, 1) <= 2
         if not is_half and after > 2:
             return None
-        self.still_until_ns = self.time_ns + 3 * self.rtt_ns
+        self.dropped_ns = self.fell_ns
+        self.is_one = after <= 2
         return self._DROP_NATS
 
 
@@ -178,6 +192,7 @@ class Cdg(Law):
         self.began_ns = self.last_ns = 0
         self.samples = 0
         self.delayed = 0
+        self.chance_before = 0.0
 
     def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
         if rtt_ns is None or rtt_ns <= 0:
@@ -247,6 +262,7 @@ class Cdg(Law):
         return max(2, min(self.shadow >> 1, self.window), self.window >> 1)
 
     def reduced(self, state: str) -> None:
+        self.chance_before = self.chance
         self.chance = 0.0
         self.shadow = min(self.shadow >> 1, self.window)
 
@@ -256,10 +272,22 @@ class Cdg(Law):
         self.least_us = self.longest_us = 0
 
     def free_drop(self, before: int, after: int) -> float | None:
-        if abs(after - max(2, (before * self._FACTOR) >> 10)) > max(1, math.ceil(0.03 * before)):
+        if not self._is_own(before, after):
             return None
         self.shadow = max(self.shadow, before)
         self.threshold = after
         self.reductions += 1
         chance, self.chance = self.chance, 0.0
-        return 3.0 if chance <= 0.0 else min(3.0, -math.log(-math.expm1(-chance)))
+        return _nats(chance)
+
+    def marked_drop(self, before: int, after: int) -> float | None:
+        # In the state after a reduction of its own, Linux does not reduce by a mark.
+        return _nats(self.chance_before) if self._is_own(before, after) else None
+
+    def _is_own(self, before: int, after: int) -> bool:
+        return abs(after - max(2, (before * self._FACTOR) >> 10)) <= max(1, math.ceil(0.03 * before))
+
+
+def _nats(chance: float) -> float:
+    """The cost of an event, from its expected number."""
+    return 3.0 if chance <= 0.0 else min(3.0, -math.log(-math.expm1(-chance)))

@@ -64,8 +64,19 @@ class Law:
         """Set the window to the observed one, which differs by an error of the replay."""
         self.window = window
 
+    def falling(self) -> None:
+        """See the first acknowledgment of a reduction without loss and mark."""
+
+    def observed(self, window: int) -> None:
+        """See the window in the open state, before it is compared."""
+
     def free_drop(self, before: int, after: int) -> float | None:
         """Cost of a reduction without loss and mark, in nats; ``None`` if the law has none."""
+        del before, after
+        return None
+
+    def marked_drop(self, before: int, after: int) -> float | None:
+        """Cost of a reduction of its own in which a mark arrived; ``None`` if the law has none."""
         del before, after
         return None
 

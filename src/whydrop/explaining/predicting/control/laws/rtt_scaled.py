@@ -163,10 +163,14 @@ class HtcpRoundedDown(Htcp):
 
 
 class Westwood(Law):
-    """Mascolo et al., "TCP Westwood", MobiCom 2001 (and Westwood+): after a loss, bandwidth by the least RTT."""
+    """Mascolo et al., "TCP Westwood", MobiCom 2001 (and Westwood+): after a loss, bandwidth by the least RTT.
+
+    The host that opens a connection counts its first acknowledgment as a segment, so its estimate begins near nothing.
+    """
 
     name = "westwood"
     error_ns = 0
+    has_opened = True
 
     def __init__(self, segment_bytes: int) -> None:
         super().__init__(segment_bytes)
@@ -180,12 +184,10 @@ class Westwood(Law):
     def delivered(self, size: int, is_echo: bool) -> None:
         now = self.time_ns // JIFFY_NS
         if not self.has_begun:
-            # Linux counts from the handshake, but not what the first acknowledgment reports.
-            self.has_begun = True
-            self.since = now - _HZ
+            self.size = self.segment_bytes if self.has_opened else 0
             return
         elapsed = now - self.since
-        if self.rtt and elapsed > max(self.rtt, _HZ // 20):
+        if elapsed > max(self.rtt, _HZ // 20):
             sample = self.size // elapsed
             if self.raw == 0 and self.estimate == 0:
                 self.raw = self.estimate = sample
@@ -204,6 +206,10 @@ class Westwood(Law):
     def acked(self, packets: int, rtt_ns: int | None, flight_bytes: int, state: str) -> None:
         if rtt_ns is not None and rtt_ns > 0:
             self.rtt = _ticks(rtt_ns - self.error_ns)
+        if not self.has_begun:
+            # Linux counts from the handshake, about when the first data are sent.
+            self.has_begun = True
+            self.since = (self.time_ns - (rtt_ns or 0)) // JIFFY_NS
 
     def reduction(self) -> int:
         return max(self.estimate * self.least // self.segment_bytes, 2)
@@ -216,3 +222,13 @@ class WestwoodRoundedDown(Westwood):
     """Westwood+ where the round-trip time is just above a number of ticks, and the sender saw less."""
 
     error_ns = _ERROR_NS
+
+
+class WestwoodOfServer(Westwood):
+    """Westwood+ of the host that accepts a connection."""
+
+    has_opened = False
+
+
+class WestwoodOfServerRoundedDown(WestwoodOfServer, WestwoodRoundedDown):
+    """The same where the round-trip time is just above a number of ticks."""
