@@ -1,8 +1,8 @@
-"""The paths over which each congestion control of Linux is recorded, in three sets.
+"""The paths over which each congestion control of Linux is recorded, in four sets.
 
 Rules were tuned on ``training`` and ``seen``. ``fresh`` was scored first when rules for all controls had been made.
-That showed which controls were unknown, and after more rules, made on the other two sets, it was scored again. The sets
-have no path in common: rates, round-trip times, queues, losses and queue management differ.
+That showed which controls were unknown, and after more rules, made on the other two sets, it was scored again.
+``unseen`` was recorded and scored when those were made. The sets have no path in common: rates, round-trip times, queues, losses and queue management differ.
 """
 
 from __future__ import annotations
@@ -62,6 +62,14 @@ SETS: dict[str, dict[str, Line]] = {
         "aqm": Line(70, "6mbit", "codel target 8ms interval 120ms"),
         "policer": Line(70, police="rate 4mbit burst 50k"),
         "ecn": Line(55, "7mbit", "pie target 20ms ecn", ecn=True),
+    },
+    "unseen": {
+        "loss": Line(40, "9mbit", "netem loss random 0.6% limit 500"),
+        "fifo-shallow": Line(85, "8mbit", "pfifo limit 25"),
+        "fifo-deep": Line(35, "5mbit", "pfifo limit 100"),
+        "aqm": Line(60, "8mbit", "fq_pie"),
+        "policer": Line(55, police="rate 8mbit burst 45k"),
+        "ecn": Line(45, "6mbit", "codel target 10ms ecn", ecn=True),
     },
 }
 """The paths of each set, by the column of the score."""
