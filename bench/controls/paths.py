@@ -2,7 +2,8 @@
 
 Rules were tuned on ``training`` and ``seen``. ``fresh`` was scored first when rules for all controls had been made.
 That showed which controls were unknown, and after more rules, made on the other two sets, it was scored again.
-``unseen`` was recorded and scored when those were made. The sets have no path in common: rates, round-trip times, queues, losses and queue management differ.
+``unseen`` was recorded and scored when those were made. The sets have no path in common: rates, round-trip times,
+queues, losses and queue management differ.
 """
 
 from __future__ import annotations
