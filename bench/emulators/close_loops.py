@@ -16,7 +16,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from compare_emulators import DONE, MEMORY, boot, compile_whydrop, emulate, without_tick
+from compare_emulators import MEMORY, emulate
+from transfers import DONE, boot, without_tick
+
+from lab.batch import compile_whydrop  # type: ignore[import-not-found]
 
 RATE = "rate=20M"
 LOOPS = {
