@@ -19,7 +19,9 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
+HERE = Path(__file__).parent
 SECONDS = 4
 LOOP_S = 0.8
 LOADS = {
@@ -41,13 +43,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each load, in turns (default: 3)")
     rounds = parser.parse_args().rounds
-    print(
-        f"{'':20}{'mean':>10}{'median':>10}{'99 %':>10}{'greatest':>10}{'lost':>6}{'Mbit/s':>8}{'gaps':>8}{'longest':>10}"
-    )
+    late = "".join(f"{name:>13}" for name in ("mean", "median", "99 %", "greatest"))
+    print(f"{'':18}{late}{'lost':>6}{'Mbit/s':>8}{'gaps':>8}{'longest':>13}")
     for _ in range(rounds):
         for name, (path, options) in LOADS.items():
             gaps = gaps_of_processor()
-            print(f"{name:20}{run(path, options)}{gaps.share:8.2%}{microseconds(gaps.longest_s * 1e9)}", flush=True)
+            print(f"{name:18}{run(path, options)}{gaps.share:8.2%}{microseconds(gaps.longest_s * 1e9)}", flush=True)
     return 0
 
 
@@ -68,7 +69,7 @@ def gaps_of_processor() -> Gaps:
     """The gaps of the processor that the emulator takes (the last one), in a process of its own."""
     reading = f"import lateness; lateness.read_clock({max(os.sched_getaffinity(0))})"
     words = [sys.executable, "-c", reading]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=os.path.dirname(__file__))
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=HERE)
     return Gaps(*map(float, done.stdout.split()))
 
 
@@ -89,7 +90,7 @@ def read_clock(processor: int) -> None:
 
 def microseconds(time_ns: float) -> str:
     """A column."""
-    return f"{time_ns / 1e3:7.1f} µs"
+    return f"{time_ns / 1e3:10.1f} µs"
 
 
 if __name__ == "__main__":
