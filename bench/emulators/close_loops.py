@@ -58,23 +58,28 @@ def main() -> int:
 
 def record(folder: Path, names: list[str], duration_s: int) -> None:
     """Record all that is missing, inside of the machine."""
-    own = MEMORY / "loop"
-    is_warm = False
+    # Each program is read into the machine's memory before time matters.
+    once(LOOPS[names[0]], 1)
     for name in names:
         kept = folder / name
         if (kept / "far.pcap").exists():
             continue
-        for seconds in (duration_s,) if is_warm else (1, duration_s):
-            shutil.rmtree(own, ignore_errors=True)
-            own.mkdir(parents=True)
-            with without_tick():
-                emulate(LOOPS[name], seconds, own)
-        is_warm = True
+        with without_tick():
+            own = once(LOOPS[name], duration_s)
         kept.mkdir(parents=True, exist_ok=True)
         for file in own.iterdir():
             shutil.copyfile(file, kept / file.name)
         print(name, flush=True)
     print(DONE, flush=True)
+
+
+def once(path: str, duration_s: int) -> Path:
+    """Emulate a path; the folder of its captures."""
+    own = MEMORY / "loop"
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    emulate(path, duration_s, own)
+    return own
 
 
 def lines(name: str, folder: Path) -> Iterator[str]:
