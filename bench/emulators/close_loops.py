@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compare_emulators import MEMORY, emulate
-from transfers import DONE, boot, without_tick
+from transfers import DONE, boot
 
 from lab.batch import compile_whydrop  # type: ignore[import-not-found]
 
@@ -64,8 +64,7 @@ def record(folder: Path, names: list[str], duration_s: int) -> None:
         kept = folder / name
         if (kept / "far.pcap").exists():
             continue
-        with without_tick():
-            own = once(LOOPS[name], duration_s)
+        own = once(LOOPS[name], duration_s)
         kept.mkdir(parents=True, exist_ok=True)
         for file in own.iterdir():
             shutil.copyfile(file, kept / file.name)

@@ -116,8 +116,7 @@ def record(folder: Path, rounds: int, mahimahi: Path | None) -> None:
                 if (kept / "busy").exists():
                     continue
                 own = MEMORY / "run"
-                with without_tick():
-                    run(emulator, queue, own)
+                run(emulator, queue, own)
                 kept.mkdir(parents=True, exist_ok=True)
                 for file in own.iterdir():
                     shutil.copyfile(file, kept / file.name)
@@ -161,7 +160,9 @@ def emulate(path: str, duration_s: int, folder: Path) -> None:
     far = ["--far", f"exec {tcpdump}", "--far", f"exec iperf3 -s -p {PORT}"]
     command = client("$WHYDROP_FAR", duration_s, "eth0", folder)
     environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONPYCACHEPREFIX": str(COMPILED), "PATH": PROGRAMS}
-    done = subprocess.run([*words, *far, "--", "sh", "-c", command], capture_output=True, check=True, env=environment)
+    words += [*far, "--", "sh", "-c", command]
+    with without_tick():
+        done = subprocess.run(words, capture_output=True, check=True, env=environment)
     (folder / "lateness.json").write_bytes(done.stdout)
 
 
@@ -198,7 +199,8 @@ def routed(queue: Queue, folder: Path, commands: Sequence[str]) -> None:
         near, far = (next(iter(host.interfaces.values())).name for host in (sender, receiver))
         listening = captured(receiver, far, folder / "far.pcap")
         server(receiver)
-        sender.run(["sh", "-c", client(receiver.address, queue.duration_s, near, folder)])
+        with without_tick():
+            sender.run(["sh", "-c", client(receiver.address, queue.duration_s, near, folder)])
         listening.stop()
 
 
@@ -227,7 +229,8 @@ def by_mahimahi(program: Path, queue: Queue, folder: Path) -> None:
         listening = [captured(sender, link_interface(sender), folder / "far.pcap")]
         entered = ["nsenter", "-t", (folder / "inside").read_text().strip(), "-n"]
         listening.append(captured(sender, "ingress", folder / "near.pcap", entered))
-        link.wait()
+        with without_tick():
+            link.wait()
         for program_at in listening:
             program_at.stop()
 
