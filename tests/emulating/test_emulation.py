@@ -61,6 +61,24 @@ def test_explain_finds_the_queue_that_was_emulated(tmp_path: Path) -> None:
     assert verdict.parameters["limit_packets"].value == pytest.approx(20, abs=1)
 
 
+@pytest.mark.needs_program("iperf3", "tcpdump")
+def test_explain_finds_the_codel_that_was_emulated(tmp_path: Path) -> None:
+    verdict = captured("codel:rate=20M,limit=1000packets", tmp_path, "--rtt", "20ms", seconds=5).verdicts[0]
+    assert (verdict.cause, verdict.family) == ("aqm", "codel")
+    assert verdict.parameters["target_s"].value == pytest.approx(5e-3, rel=0.05)
+    assert verdict.parameters["interval_s"].value == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.needs_program("iperf3", "tcpdump")
+def test_explain_finds_the_random_early_detection_that_was_emulated(tmp_path: Path) -> None:
+    path = "red:rate=20M,min=20packets,max=60packets,max-probability=10%"
+    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=5).verdicts[0]
+    assert (verdict.cause, verdict.family) == ("aqm", "red")
+    assert verdict.parameters["drain_rate_bps"].value == pytest.approx(20e6, rel=0.01)
+    # The least queue that drops is 20 packets: 12 ms.
+    assert verdict.parameters["threshold_s"].value == pytest.approx(12e-3, rel=0.15)
+
+
 def test_both_hosts_are_addressable_and_the_programs_status_is_that_of_the_command(tmp_path: Path) -> None:
     pings = "ping -c 1 -W 5 $WHYDROP_FAR && ping -c 1 -W 5 $WHYDROP_FAR6 && exit 7"
     done = emulate("delay:time=5ms", "--rtt", "30ms", "--json", command=pings, cwd=tmp_path)
