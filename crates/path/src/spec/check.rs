@@ -103,9 +103,13 @@ fn wrong(field: &str, value: &Value) -> Option<String> {
         "overhead_bytes" => (within(0.0, 65_535.0), "expected 0 to 65535 bytes"),
         "initial_bytes" | "excess_burst_bytes" => (within(0.0, MOST), "expected 0 or more bytes"),
         "min_packets" => (within(0.0, MOST), "expected 0 or more packets"),
-        "tick_ns" | "turn_ns" | "interval_ns" | "mean_ns" | "period_ns" => (
+        "tick_ns" | "turn_ns" | "interval_ns" | "mean_ns" => (
             within(1.0, i64::MAX as f64),
             "expected a time longer than 0",
+        ),
+        "period_ns" => (
+            within(1e6, i64::MAX as f64),
+            "expected at least 1ms between updates",
         ),
         "share" => (
             number > 0.0 && number < 1.0,

@@ -176,6 +176,8 @@ fn errors_say_what_is_wrong_and_what_was_expected() {
     let alone =
         "policer: peak-rate: expected peak-burst with it: the second bucket has a rate and a size";
     assert_eq!(error("policer:rate=1M,burst=50kB,peak-rate=2M"), alone);
+    let short = "pie: period: 1us: expected at least 1ms between updates";
+    assert_eq!(error("pie:rate=1M,period=1us"), short);
     assert!(
         error("polcer:rate=1M")
             .contains(r#""polcer" is no element: expected one of line, fifo, policer"#)
