@@ -53,6 +53,8 @@ _LEAST_PROPAGATION = 10
 _QUEUE_PACKETS = 1_000
 _FAIR_PACKETS = 10_240
 _CAKE_BYTES = 4_000_000
+# With 250 ticks a second.
+_PERIOD_NS = 20_000_000
 _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
 # Queues; where no loss shows their limit, a fitted path has none.
@@ -175,9 +177,15 @@ def with_other_losses(found: Explained, verdict: Verdict, elements: list[Json]) 
 def _managed(verdict: Verdict, rate_bps: float) -> list[Json]:
     """Laws of queue management with Linux's defaults: which one it is shows only when they are run."""
     elements: list[Json] = [
-        {"element": "codel", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS},
-        {"element": "pie", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS},
-        {"element": "fq-codel", "rate_bps": rate_bps, "limit_packets": _FAIR_PACKETS},
+        {"element": "codel", "rate_bps": rate_bps, "limit_packets": _QUEUE_PACKETS, "linux": True},
+        {
+            "element": "pie",
+            "rate_bps": rate_bps,
+            "limit_packets": _QUEUE_PACKETS,
+            "linux": True,
+            "period_ns": _PERIOD_NS,
+        },
+        {"element": "fq-codel", "rate_bps": rate_bps, "limit_packets": _FAIR_PACKETS, "linux": True},
         {"element": "cake", "rate_bps": rate_bps, "limit_bytes": _CAKE_BYTES},
     ]
     threshold = verdict.parameters.get("threshold_s")
