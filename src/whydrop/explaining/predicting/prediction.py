@@ -33,11 +33,12 @@ from whydrop.explaining.predicting.setting import Assumed
 from whydrop.explaining.replaying import readable
 
 _NOTHING = 1e-6
-# An interval of 90 % of a normal distribution, and the standard deviation of the model itself.
+# An interval of 90 % of a normal distribution, and the standard deviation of the model itself: with these, intervals
+# of simulated senders contain nine tenths of the values of Linux's over the same paths (docs/prediction.md).
 _DEVIATIONS = 1.645
-_MODEL = {"goodput_bps": 0.03, "loss_rate": 0.15, "delay_p95_s": 0.15}
-# BBR's losses and delay depend on the first rounds of its start-up (docs/prediction.md).
-_MODEL_OF_BBR = _MODEL | {"loss_rate": 0.3, "delay_p95_s": 0.25}
+_MODEL = {"goodput_bps": 0.02, "loss_rate": 0.2, "delay_p95_s": 0.05}
+# BBR's losses and delay depend on the first rounds of its start-up.
+_MODEL_OF_BBR = _MODEL | {"loss_rate": 0.25, "delay_p95_s": 0.2}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
 # A queue that grows by this factor, or this time, beyond what was seen may meet a limit that was not.
