@@ -1,10 +1,10 @@
 //! The coming events in order of time; simultaneous ones in the order in which they were scheduled.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// An event. Numbers are indices into the simulation's lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The client sends its SYN.
     Open {
@@ -57,11 +57,45 @@ pub enum Event {
 /// The coming events.
 #[derive(Debug)]
 pub struct Calendar<E> {
-    heap: BinaryHeap<Reverse<(i64, u64, E)>>,
+    heap: BinaryHeap<Entry<E>>,
     scheduled: u64,
 }
 
-impl<E: Ord> Default for Calendar<E> {
+/// An event with its place in the order: a heap returns the greatest first, so the earliest is the greatest.
+#[derive(Debug)]
+struct Entry<E> {
+    time_ns: i64,
+    number: u64,
+    event: E,
+}
+
+impl<E> Entry<E> {
+    fn place(&self) -> (i64, u64) {
+        (self.time_ns, self.number)
+    }
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.place().cmp(&self.place())
+    }
+}
+
+impl<E> Default for Calendar<E> {
     fn default() -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -70,20 +104,23 @@ impl<E: Ord> Default for Calendar<E> {
     }
 }
 
-impl<E: Ord> Calendar<E> {
+impl<E> Calendar<E> {
     pub fn at(&mut self, time_ns: i64, event: E) {
-        self.heap.push(Reverse((time_ns, self.scheduled, event)));
+        let number = self.scheduled;
         self.scheduled += 1;
+        self.heap.push(Entry {
+            time_ns,
+            number,
+            event,
+        });
     }
 
     /// The time of the next event.
     pub fn next_ns(&self) -> Option<i64> {
-        self.heap.peek().map(|Reverse((time_ns, _, _))| *time_ns)
+        self.heap.peek().map(|entry| entry.time_ns)
     }
 
     pub fn pop(&mut self) -> Option<(i64, E)> {
-        self.heap
-            .pop()
-            .map(|Reverse((time_ns, _, event))| (time_ns, event))
+        self.heap.pop().map(|entry| (entry.time_ns, entry.event))
     }
 }
