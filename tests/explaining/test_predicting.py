@@ -16,7 +16,9 @@ from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
 from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.advising import worth_trying
+from whydrop.explaining.predicting.gains import best
 from whydrop.explaining.predicting.prediction import Value, with_changes
+from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.reproducing import reproduce
 from whydrop.explaining.predicting.running import Runs
 from whydrop.explaining.predicting.setting import settings, whole_transfer, with_other_losses
@@ -206,3 +208,54 @@ def test_a_path_of_acknowledgments_is_refused() -> None:
     found.__dict__["verdicts"] = (dataclasses.replace(found.verdicts[0], flows=(back,)),)
     with pytest.raises(whydrop.PredictionError, match="of packets without data"):
         settings(found, ["cubic"], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('path = "fifo:rate=20M"\nrtt = 40\n', "rtt: expected 0 to 5 s.*a number without unit is in s"),
+        ('path = "fifo:rate=20M"\nrtt = 1e300\n', "rtt: expected 0 to 5 s"),
+        (
+            'rtt = "40ms"\n[[elements]]\nelement = "fifo"\nrate_bps = 2e7\nlimit_packets = 18446744073709551616\n',
+            "elements",
+        ),
+        ('rtt = "40ms"\n[[elements]]\nelement = "fifo"\nrate_bps = 1979-05-27\n', "elements: no JSON for 1979-05-27"),
+    ],
+)
+def test_a_described_path_with_impossible_values_is_refused_by_key(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "path.toml").write_text(text)
+    with pytest.raises(whydrop.PathError, match=message):
+        whydrop.predict(tmp_path / "path.toml")
+
+
+def test_so_much_of_a_fast_path_is_simulated_that_a_run_ends_soon(tmp_path: Path) -> None:
+    (tmp_path / "path.toml").write_text('path = "fifo:rate=5G,limit=100packets"\nrtt = "2ms"\n')
+    found = whydrop.predict(tmp_path / "path.toml", runs=1)
+    assert found.simulated_s is not None
+    assert 0.1 < found.simulated_s < 3.0
+
+
+def test_a_slower_path_does_not_carry_more_than_its_rate() -> None:
+    found = whydrop.predict(*BOTH, changes=["policer.rate=2M"], runs=6)
+    assert found.goodput_bps is not None
+    assert found.goodput_bps.value <= 2e6
+    assert found.goodput_bps.high <= 1.02 * 2e6
+
+
+def test_the_change_that_helps_most_is_the_first_of_those_tried() -> None:
+    was = Quantities(10e6, 0.02)
+    fewer_losses, more_goodput = (
+        dataclasses.replace(blank(was), changes=(name,), goodput_bps=Value(*goodput), loss_rate=Value(*loss))
+        for name, goodput, loss in (
+            ("pace=9M", (9.5e6, 9.3e6, 9.7e6), (0.0, 0.0, 0.001)),
+            ("cc=bbr", (10e6, 9.8e6, 10.2e6), (0.05, 0.04, 0.06)),
+        )
+    )
+    assert best([more_goodput, fewer_losses]) == (fewer_losses, "loss_rate")
+    assert best([more_goodput]) is None
+
+
+def blank(was: Quantities) -> whydrop.Prediction:
+    """A prediction of nothing."""
+    nothing = dict.fromkeys(("goodput_bps", "loss_rate", "delay_p95_s", "refusal", "simulated_s"))
+    return whydrop.Prediction("", "", "cubic", "runs", (), (), was, was, (), "nothing", **nothing)

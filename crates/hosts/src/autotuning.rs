@@ -20,6 +20,7 @@ pub struct Autotuning {
 const CUSHION_SEGMENTS: f64 = 16.0;
 /// Linux counts the memory of its buffers, half of which is the window; it rounds that of a segment up by so much.
 const ROUNDED_UP: f64 = 1.026;
+/// The data of the first round trip: so many segments, or the first window.
 const INITIAL_SEGMENTS: f64 = 10.0;
 /// The clock of Linux's timestamps.
 const TICK_NS: i64 = 1_000_000;
@@ -30,7 +31,7 @@ impl Autotuning {
             window_bytes: initial_bytes,
             limit_bytes: initial_bytes,
             most_bytes,
-            per_round_bytes: INITIAL_SEGMENTS * mss as f64,
+            per_round_bytes: (INITIAL_SEGMENTS * mss as f64).min(initial_bytes as f64),
             since: 1,
             since_ns: None,
             rtt_ns: None,
@@ -87,6 +88,22 @@ mod tests {
 
     const MSS: u64 = 1_448;
     const ROUND_NS: i64 = 100_000_000;
+
+    #[test]
+    fn a_first_window_of_few_large_segments_grows() {
+        let (mss, mut received) = (8_948, 1);
+        let mut window = Autotuning::new(64_240, 6_000_000, mss);
+        for round in 0..6 {
+            let segments = (window.window_bytes() / mss) as i64;
+            for segment in 0..segments {
+                let now_ns = round * ROUND_NS + segment * 10_000;
+                window.on_echo(now_ns, (round - 1) * ROUND_NS);
+                received += mss;
+                window.on_data(now_ns, received, mss);
+            }
+        }
+        assert!(window.window_bytes() > 500_000, "{window:?}");
+    }
 
     #[test]
     fn the_window_grows_by_twice_the_data_while_that_of_a_round_trip_does() {

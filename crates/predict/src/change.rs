@@ -122,7 +122,7 @@ fn change_mtu(setting: &mut Setting, value: &str) -> Result<(), String> {
 fn set(path: &mut PathSpec, name: &str, field: &str, value: &str) -> Result<(), String> {
     let fits = |element: &ElementSpec| match name {
         "queue" => element.has_limit(),
-        _ => element.name() == name,
+        _ => element.name() == name.replace('_', "-"),
     };
     let place = path.elements.iter().position(fits);
     let place = place.ok_or_else(|| format!("the path has no {name}; {}", unknown(path)))?;

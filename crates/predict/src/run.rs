@@ -245,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn large_segments_fill_a_path_as_small_ones_do() {
+        for mss_bytes in [1_448, 8_948] {
+            let mut setting = setting("fifo:rate=50M,limit=500kB");
+            setting.flows[0].mss_bytes = mss_bytes;
+            let outcome = &run(&setting, &[1]).unwrap()[0];
+            assert!(outcome.goodput_bps > 40e6, "{mss_bytes}: {outcome:?}");
+        }
+    }
+
+    #[test]
     fn a_transfer_ends_with_its_last_byte() {
         let mut setting = setting("fifo:rate=20M,limit=200packets");
         setting.flows[0].load = Load::Transfer { bytes: 144_800 };

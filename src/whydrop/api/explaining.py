@@ -128,7 +128,7 @@ def predict(
     from whydrop.explaining.predicting.reproducing import reproduce
     from whydrop.explaining.predicting.running import Runs
 
-    if len(sources) == 1 and Path(sources[0]).suffix == ".toml":
+    if len(sources) == 1 and Path(sources[0]).suffix.lower() == ".toml":
         return predict_described(of_file(Path(sources[0])), changes, control, count=runs)
     simulated = Runs()
     return predicted(reproduce(explain(*sources), control, runs, simulated, changes), changes, simulated)

@@ -58,7 +58,7 @@ def command(
     """
     if picture is not None and folder is None:
         raise click.UsageError("--format chooses the format of the picture of --charts: give --charts DIR too.")
-    is_described = any(file.suffix == ".toml" for file in captures)
+    is_described = any(file.suffix.lower() == ".toml" for file in captures)
     if is_described and len(captures) > 1:
         raise click.UsageError("a path (.toml) stands alone: give it, or captures.")
     if folder is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from whydrop.explaining.predicting.gains import LEAST_GAIN, Gain, best
 from whydrop.explaining.predicting.prediction import Prediction, Value
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.running import Json
@@ -30,11 +31,6 @@ _ASSUMED = {
     "limit": " (its limit is assumed)",
     "law": " (its rate is measured; law and limit are assumed)",
 }
-# Less than this is no gain: the interval of a prediction is wider.
-_LEAST_GAIN = 0.05
-# Delay matters from here on.
-_LEAST_DELAY_S = 0.01
-_LEAST_LOSS = 0.001
 
 
 def document(found: Prediction) -> Document:
@@ -61,49 +57,30 @@ def _headline(found: Prediction) -> str:
 
 
 def _best(found: Prediction) -> str:
-    """The change that helps most, if one does: more goodput, else less delay, else fewer losses."""
+    """The change that helps most, if one does."""
     was = found.recorded
-    known = [one for one in found.tried if one.goodput_bps is not None]
-    if not known or was is None:
+    if was is None or all(one.goodput_bps is None for one in found.tried):
         return "The model reproduces what was recorded; what the usual changes would bring is not known."
-    for gain in (_more_goodput, _less_delay, _fewer_losses):
-        for one in known:
-            if said := gain(one, was):
-                return f"Of the changes tried, {', '.join(one.changes)} would help most: {said}."
-    return "None of the changes tried would bring clearly more goodput, less delay or fewer losses."
+    helps = best(found.tried)
+    if helps is None:
+        return "None of the changes tried would bring clearly more goodput, less delay or fewer losses."
+    one, gain = helps
+    said = [_instead(one, was, gain)]
+    if gain != "goodput_bps" and one.goodput_bps and one.goodput_bps.value < (1 - LEAST_GAIN) * was.goodput_bps:
+        said.append(_instead(one, was, "goodput_bps"))
+    return f"Of the changes tried, {', '.join(one.changes)} would help most: {', and '.join(said)}."
 
 
-def _more_goodput(one: Prediction, was: Quantities) -> str | None:
-    """A gain that is larger than its interval."""
-    value = one.goodput_bps
-    if value is None or value.value <= (1 + _LEAST_GAIN) * was.goodput_bps or value.low <= was.goodput_bps:
-        return None
-    return f"goodput of {rate(value.value)} instead of {rate(was.goodput_bps)}"
-
-
-def _keeps_goodput(one: Prediction, was: Quantities) -> bool:
-    return one.goodput_bps is not None and one.goodput_bps.value >= (1 - 2 * _LEAST_GAIN) * was.goodput_bps
-
-
-def _less_delay(one: Prediction, was: Quantities) -> str | None:
-    delays = _shorter(one.delay_p95_s, was.delay_p95_s)
-    if delays is None or not _keeps_goodput(one, was):
-        return None
-    return f"queueing delay (95th percentile) of {duration(delays[1])} instead of {duration(delays[0])}"
-
-
-def _fewer_losses(one: Prediction, was: Quantities) -> str | None:
-    value = one.loss_rate
-    if value is None or was.loss_rate < _LEAST_LOSS or 2 * value.high > was.loss_rate or not _keeps_goodput(one, was):
-        return None
-    return f"{percent(value.value)} of the data packets lost instead of {percent(was.loss_rate)}"
-
-
-def _shorter(value: Value | None, was_s: float | None) -> tuple[float, float] | None:
-    """The delay before and with a change, if that makes it much shorter."""
-    if value is None or was_s is None or was_s <= _LEAST_DELAY_S:
-        return None
-    return (was_s, value.value) if 2 * value.value < was_s else None
+def _instead(one: Prediction, was: Quantities, name: Gain) -> str:
+    write = _NAMES[name][1]
+    values = f"{write(getattr(one, name).value)} instead of {write(getattr(was, name))}"
+    match name:
+        case "goodput_bps":
+            return f"goodput of {values}"
+        case "delay_p95_s":
+            return f"queueing delay (95th percentile) of {values}"
+        case "loss_rate":
+            return f"data packets lost: {values}"
 
 
 def _parts(found: Prediction) -> Iterator[Part | None]:
@@ -146,7 +123,7 @@ def _facts(found: Prediction) -> Iterator[tuple[str, str]]:
     if found.changes:
         yield "Changes", ", ".join(found.changes)
     if found.simulated_s is not None:
-        yield "Simulated", f"only the first {duration(found.simulated_s)} of the captures"
+        yield "Simulated", f"only the first {duration(found.simulated_s)}{' of the captures' if found.recorded else ''}"
     yield "Congestion control", f"{found.control} ({_CONTROL_FROM[found.control_from]})"
     for limit, count in Counter(limit for sender in found.senders for limit in _limits(sender)).items():
         yield "Senders", limit if len(found.senders) == 1 else f"{limit} ({count} of {len(found.senders)})"

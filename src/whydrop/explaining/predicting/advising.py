@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whydrop.explaining.predicting.gains import best
 from whydrop.explaining.predicting.prediction import Prediction, Value, with_changes
 from whydrop.explaining.predicting.reproducing import RUNS, Reproduction, reproduce
 from whydrop.explaining.predicting.running import Json, Runs
@@ -121,7 +122,7 @@ def _mss_bytes(setting: Json) -> int:
 
 
 def _ranked(tried: Sequence[Prediction]) -> tuple[Prediction, ...]:
-    """By goodput; where that is the same, by losses and delay; last those that are not known."""
+    """The one that helps most, then by goodput; where that is the same, by losses and delay; unknown ones last."""
     left = [one for one in tried if one.goodput_bps is not None]
     found: list[Prediction] = []
     while left:
@@ -129,6 +130,9 @@ def _ranked(tried: Sequence[Prediction]) -> tuple[Prediction, ...]:
         same = [one for one in left if _value(one, "goodput_bps") >= (1 - _SAME_GOODPUT) * best_bps]
         found += sorted(same, key=_harm)
         left = [one for one in left if one not in same]
+    if helps := best(found):
+        found.remove(helps[0])
+        found.insert(0, helps[0])
     return (*found, *(one for one in tried if one.goodput_bps is None))
 
 

@@ -10,6 +10,9 @@ from whydrop.errors import Mistake
 from whydrop.explaining.predicting.running import Json
 from whydrop.explaining.predicting.setting import Candidate
 
+# In a message about an element that the path does not have.
+_NO_ELEMENT = "the path has no"
+
 
 class ChangeError(Mistake):
     """A change that cannot be made; the message says what was expected."""
@@ -31,19 +34,21 @@ def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
     return changed
 
 
-def refuse_unfit(changes: Sequence[str], candidates: Sequence[Candidate]) -> None:
-    """Refuse changes that fit none of the settings that may have been, before any of them is run.
+def fitting(candidates: Sequence[Candidate], changes: Sequence[str]) -> list[Candidate]:
+    """Those of the settings that may have been which have what is changed, before any of them is run.
 
     Raises:
         ChangeError: a change is not understood, or fits none of the paths.
     """
-    refusals = []
+    found, refusals = [], []
     for one in candidates:
         try:
             changed_setting(one.setting, changes)
         except ChangeError as reason:
             refusals.append(reason)
         else:
-            return
-    if refusals:
-        raise refusals[0]
+            found.append(one)
+    if not found:
+        # What is wrong with a value says more than which elements the other paths have.
+        raise next((one for one in refusals if _NO_ELEMENT not in str(one)), refusals[0])
+    return found

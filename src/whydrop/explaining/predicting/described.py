@@ -17,6 +17,9 @@ KEYS = ("path", "elements", "rtt", "mtu")
 # IPv4, and TCP with timestamps.
 _HEADER_BYTES = 52
 _MTU_BYTES = (576, 65_535)
+_MOST_RTT_S = 5.0
+# The sender's own link, where the path has no rate.
+_LINE_BPS = 1e9
 _DURATION_NS = 10_000_000_000
 
 
@@ -73,17 +76,26 @@ def of_file(file: Path) -> Described:
             raise PathError(f"{file}: {key}: expected one of {', '.join(KEYS)}")
     if ("path" in given) == ("elements" in given):
         raise PathError(f'{file}: expected either path = "policer:rate=20M,burst=80kB" or [[elements]]')
-    path = given["path"] if "path" in given else _core.dumps({"elements": given["elements"]})
+    path = given["path"] if "path" in given else _written(file, given["elements"])
     if not isinstance(path, str):
         raise PathError(f"{file}: path: expected a text such as policer:rate=20M,burst=80kB")
     try:
         rtt_s = quantities.seconds(given["rtt"]) if "rtt" in given else None
     except ValueError as reason:
         raise PathError(f"{file}: rtt: {reason}") from None
+    if rtt_s is not None and not 0 <= rtt_s <= _MOST_RTT_S:
+        raise PathError(f'{file}: rtt: expected 0 to {_MOST_RTT_S:g} s, such as "40ms"; a number without unit is in s')
     mtu_bytes = given.get("mtu")
     if mtu_bytes is not None and (type(mtu_bytes) is not int or not _MTU_BYTES[0] <= mtu_bytes <= _MTU_BYTES[1]):
         raise PathError(f"{file}: mtu: expected a whole number of bytes from {_MTU_BYTES[0]} to {_MTU_BYTES[1]}")
     return Described(of_text(path, f"{file}: ").path, rtt_s, mtu_bytes, place=f"{file}: ")
+
+
+def _written(file: Path, elements: object) -> str:
+    try:
+        return _core.dumps({"elements": elements})
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise PathError(f"{file}: elements: {reason}; texts and numbers were expected") from None
 
 
 def setting_of(described: Described, control: str = "cubic") -> Json:
@@ -94,17 +106,17 @@ def setting_of(described: Described, control: str = "cubic") -> Json:
     """
     if described.rtt_s is None:
         raise PathError(f'{described.place}rtt: expected the round trip of the path, such as rtt = "40ms"')
-    round_trip_ns = round(described.rtt_s * 1e9)
+    round_trip_ns, elements = round(described.rtt_s * 1e9), described.path["elements"]
     return {
         "path": described.path,
-        "line_bps": None,
+        "line_bps": None if any(one.get("rate_bps") for one in elements) else _LINE_BPS,
         "round_trip_ns": round_trip_ns,
         "duration_ns": _DURATION_NS,
-        "flows": [sender(control, described.mtu_bytes or 1500)],
+        "flows": [sender(control, described.mtu_bytes or 1500, ecn=any(one.get("marks") for one in elements))],
     }
 
 
-def sender(control: str, mtu_bytes: int) -> Json:
+def sender(control: str, mtu_bytes: int, *, ecn: bool = False) -> Json:
     """A sender of as much as the connection carries."""
     return {
         "start_ns": 0,
@@ -116,7 +128,7 @@ def sender(control: str, mtu_bytes: int) -> Json:
         "send_buffer_bytes": None,
         "segments_per_ack": 2,
         "pace_bps": None,
-        "ecn": False,
+        "ecn": ecn,
         "sack": True,
         "load": "full",
     }

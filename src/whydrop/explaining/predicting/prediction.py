@@ -41,6 +41,8 @@ _MODEL = {"goodput_bps": 0.02, "loss_rate": 0.2, "delay_p95_s": 0.05}
 _MODEL_OF_BBR = _MODEL | {"loss_rate": 0.25, "delay_p95_s": 0.2}
 # Load beyond the greatest that was seen is not predicted; so much more is the same.
 _SAME_LOAD = 1.05
+# Less than this share of goodput shows that the change limits it.
+_LESS_GOODPUT = 0.9
 # A queue that grows by this factor, or this time, beyond what was seen may meet a limit that was not.
 _SAME_DELAY, _SAME_DELAY_S = 1.25, 0.005
 # Changes after which the limit of the queue is known.
@@ -48,6 +50,13 @@ _CHANGES_OF_LIMITS = ("aqm", "limit", "path")
 # Fewer runs of a described path, where each has so many packets that all would have more than these; but so many.
 _MOST_PACKETS = 20_000_000
 _LEAST_RUNS = 4
+# A run of a described path is shorter where it would have more packets than this, acknowledgments among them: data are
+# a third of them at least.
+_MOST_IN_A_RUN, _DATA_SHARE = 1_000_000, 1 / 3
+_SHORTER = 2
+_LEAST_DURATION_NS = 1_000_000
+# With a change a run ends at so many times the recorded packets.
+_MANY, _MANY_PACKETS = 20, 100_000
 
 
 @dataclass(frozen=True)
@@ -136,8 +145,14 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
     elif changes:
         # Other random numbers: where losses fall with the change is not known.
         first = RUN_FOR_EACH * len(was.before) + 1
-        after = runs.of(changed, range(first, first + len(was.before)))
-        refusal = _nothing_arrives(after) or _beyond_load(was, after) or _beyond_queue(was, changes, after)
+        most = _MANY_PACKETS + _MANY * (was.recorded.packets or 0)
+        after = runs.of({**changed, "most_packets": most}, range(first, first + len(was.before)))
+        refusal = (
+            _nothing_arrives(after)
+            or _beyond_load(was, after)
+            or _beyond_queue(was, changes, after)
+            or _beyond_packets(after, most)
+        )
     return _prediction(
         _Settings(was.setting, changed, was.control_from, tuple(changes)),
         was.before,
@@ -168,6 +183,9 @@ def predict_described(
     runs = Runs() if runs is None else runs
     setting = setting_of(described, control or CONTROLS[0])
     changed = changed_setting(setting, changes)
+    duration_ns = min(_duration_ns(one, runs) for one in ((setting, changed) if changes else (setting,)))
+    simulated_s = duration_ns / 1e9 if duration_ns < setting["duration_ns"] else None
+    setting, changed = ({**one, "duration_ns": duration_ns} for one in (setting, changed))
     first = runs.of(setting, [1])
     count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // (2 * max(1, first[0].packets or 0))))
     runs.expect(1 + (2 if changes else 1) * count)
@@ -181,7 +199,23 @@ def predict_described(
         None if refusal else after,
         reproduced=median(before),
         refusal=refusal,
+        simulated_s=simulated_s,
     )
+
+
+def _duration_ns(setting: Json, runs: Runs) -> int:
+    """The time of a run that has not too many packets."""
+    duration_ns = int(setting["duration_ns"])
+    (flow,) = setting["flows"]
+    while duration_ns > _LEAST_DURATION_NS:
+        runs.expect(1)
+        (one,) = runs.of({**setting, "duration_ns": duration_ns, "most_packets": _MOST_IN_A_RUN}, [1])
+        packets = one.packets or 0
+        if packets < _DATA_SHARE * _MOST_IN_A_RUN:
+            break
+        ended_ns = 8e9 * packets * flow["mss_bytes"] / max(1.0, one.goodput_bps)
+        duration_ns = max(_LEAST_DURATION_NS, min(duration_ns, round(ended_ns)) // _SHORTER)
+    return duration_ns
 
 
 def courses(was: Reproduction, changes: Sequence[str]) -> list[Course]:
@@ -258,6 +292,13 @@ def _beyond_load(was: Reproduction, after: Sequence[Quantities]) -> str | None:
     )
 
 
+def _beyond_packets(after: Sequence[Quantities], most: int) -> str | None:
+    """The reason for no prediction: runs end before their time, as most of the packets are lost."""
+    if (median(after).packets or 0) < _DATA_SHARE * most:
+        return None
+    return f"with the change, more than {_MANY * _DATA_SHARE:.0f} times as many packets would be sent as were recorded"
+
+
 def _beyond_queue(was: Reproduction, changes: Sequence[str], after: Sequence[Quantities]) -> str | None:
     """The reason for no prediction: the queue grows beyond what was seen, and its limit did not show."""
     names = (change.partition("=")[0].strip().rpartition(".")[2] for change in changes)
@@ -291,7 +332,9 @@ def _value(
     value, low, high = (middle * math.exp(sign * _DEVIATIONS * deviation) - least for sign in (0.0, -1.0, 1.0))
     if name == "goodput_bps":
         # No more than the best run: where the path is full, an error of the model does not make it larger.
-        best = max(recorded_value, float(np.max(new)) - least)
+        best = float(np.max(new)) - least
+        if np.median(new) > _LESS_GOODPUT * np.median(old):
+            best = max(recorded_value, best)
         value, low, high = min(value, best), min(low, best), min(high, (1 + model_deviation) * best)
     most = 1.0 if name == "loss_rate" else math.inf
     # What is left of a subtraction is no value.

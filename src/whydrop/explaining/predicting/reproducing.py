@@ -19,7 +19,7 @@ import polars as pl
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting import recorded, recorded_test
-from whydrop.explaining.predicting.changing import refuse_unfit
+from whydrop.explaining.predicting.changing import fitting
 from whydrop.explaining.predicting.control.naming import control_of
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.running import Json, Runs
@@ -116,11 +116,10 @@ def reproduce(
         ChangeError: a change is not understood, or fits none of the paths that are tried.
     """
     seen = _seen(found, control, runs)
-    refuse_unfit(changes, seen.tried)
-    was = seen.recorded
+    was, tried = seen.recorded, fitting(seen.tried, changes)
     packets = RUN_FOR_EACH * max(1, was.packets or 0)
     count = min(count, max(_LEAST_RUNS, _MOST_PACKETS // packets))
-    best = _best(seen.tried, was, runs, RUN_FOR_EACH * count)
+    best = _best(tried, was, runs, RUN_FOR_EACH * count)
     all_runs = runs.of(best.setting, range(1, RUN_FOR_EACH * count + 1))
     nearest = _nearest(was, all_runs, count)
     return Reproduction(

@@ -155,8 +155,8 @@ def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, Assumed]]:
     rate = verdict.parameters.get("drain_rate_bps")
     if verdict.cause != "aqm" or rate is None:
         raise PredictionError(
-            f"the headline is {verdict.cause}, which has no path that could be run; a policer, a queue, a shaper, "
-            "queue management, random loss or no loss at all was expected"
+            f"the headline is {verdict.cause}, and the captures show no path of it that could be run: the parameters "
+            "of a policer, a queue, a shaper or queue management, random loss or no loss at all were expected"
         )
     return [({"elements": [element]}, "law") for element in _managed(verdict, rate.value)]
 
@@ -227,6 +227,9 @@ def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share:
     time_ns = max(1, row["end_ns"] - row["start_ns"])
     header = (own["ip_bytes"] - own["payload_bytes"]).mode()[0]
     is_paced = (shares.get("pacing") or 0.0) > _PACED_SHARE
+    # A sender that a buffer or a window limits needs no other reason, unless its application mostly pauses.
+    if limited & {"send-buffer", "receive-window"}:
+        least_share = _STARVED_SHARE
     is_starved = sum(shares.get(name) or 0.0 for name in ("application", "peer-application")) >= least_share
     full = own.filter(pl.col("payload_bytes") >= _FULL_SHARE * pl.col("payload_bytes").max())
     reads_slowly = "receive-window" in limited and _reads_slowly(acks)

@@ -48,7 +48,7 @@ class Predictions:
 
         runs = Runs()
         if self._reproduced is None:
-            self._reproduced = reproduce(self._found, None, RUNS, runs, changes)
+            self._reproduced = reproduce(self._found, None, RUNS, runs)
         if not changes and self._ranked is not None:
             return self._ranked
         found = predicted(self._reproduced, changes, runs)

@@ -43,6 +43,7 @@ _CLOCKED_PARTS = 4
 _KEPT_ROUNDS = 40
 _MOST_KEPT_ROUNDS = 60
 _KEPT_SEGMENTS = 1.5
+_MOST_ROUNDS = 20_000
 _KEPT_SHARE = 0.1
 _SAME_SHARE = 1 / 16
 _TRIED = 1.15
@@ -133,7 +134,11 @@ def keeps_rate(seen: Sender) -> bool:
     if not rtt_ns or not seen.sends:
         return False
     times = np.array([time_ns for time_ns, _ in seen.sends])
-    counts = np.bincount((times - times[0]) // rtt_ns)
+    rounds = (times - times[0]) // rtt_ns
+    # Shortest round trips far below those of most packets are not of the path.
+    if rounds[-1] > _MOST_ROUNDS:
+        return False
+    counts = np.bincount(rounds)
     losses = {int(ack.time_ns - times[0]) // rtt_ns for ack in seen.acks if _is_loss(ack)}
     for (first, end, rate), (begin, _, again) in pairwise(_kept(counts)):
         if end - first > _MOST_KEPT_ROUNDS or abs(rate - again) > _SAME_SHARE * rate:
@@ -149,14 +154,20 @@ def _kept(counts: np.ndarray[Any, Any]) -> list[tuple[int, int, float]]:
     at = 0
     while at + _KEPT_ROUNDS <= len(counts):
         rate = float(np.median(counts[at : at + _KEPT_ROUNDS]))
-        is_apart = np.abs(counts[at:] - rate) > max(_KEPT_SEGMENTS, _KEPT_SHARE * rate)
-        length = int(np.argmax(is_apart)) if is_apart.any() else len(is_apart)
-        if rate >= _LEAST_SEGMENTS and length >= _KEPT_ROUNDS:
+        length = _kept_rounds(counts[at : at + _KEPT_ROUNDS], rate)
+        if rate >= _LEAST_SEGMENTS and length == _KEPT_ROUNDS:
+            length = _kept_rounds(counts[at:], rate)
             found.append((at, at + length, rate))
             at += length
         else:
             at += 1
     return found
+
+
+def _kept_rounds(counts: np.ndarray[Any, Any], rate: float) -> int:
+    """For how many round trips a rate is kept from the first on."""
+    is_apart = np.abs(counts - rate) > max(_KEPT_SEGMENTS, _KEPT_SHARE * rate)
+    return int(np.argmax(is_apart)) if is_apart.any() else len(is_apart)
 
 
 def _is_loss(ack: Ack) -> bool:
