@@ -130,9 +130,8 @@ impl Flow {
             segments_per_ack: self.segments_per_ack,
             offload_waits_ns: Some(OFFLOAD_WAITS_NS),
             buffer_bytes: self.receive_window_bytes.unwrap_or(standard.buffer_bytes),
-            initial_window_bytes: (self.receive_window_bytes).map_or(initial_bytes, |bytes| {
-                bytes.min(initial_bytes)
-            }),
+            initial_window_bytes: (self.receive_window_bytes)
+                .map_or(initial_bytes, |bytes| bytes.min(initial_bytes)),
             sack: self.sack,
             // Receive offload joins segments before they are acknowledged.
             autotunes: self.receive_window_bytes.is_none() && self.segments_per_ack <= 2,
