@@ -23,5 +23,5 @@ mod sender;
 pub use control::{Acked, Algorithm, Controller, PathSample};
 pub use host::Host;
 pub use receiver::{Acknowledgment, Receiver, ReceiverConfig, StopsReading};
-pub use segment::{Range, Reason, SackBlocks, Segment, Toward, WINDOW_SCALE, flags};
+pub use segment::{Range, Reason, SackBlocks, Segment, Toward, WINDOW_SCALE, flags, join};
 pub use sender::{AckIn, Pacing, RateSample, Sender, SenderConfig, Transmission, Wait};

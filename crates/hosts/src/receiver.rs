@@ -1,7 +1,7 @@
 //! The receiving half of a TCP connection: what it acknowledges, when, and with which window.
 
 use crate::autotuning::Autotuning;
-use crate::segment::{Range, SackBlocks};
+use crate::segment::{Range, SackBlocks, join};
 
 /// The behaviour of a receiver. Defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -219,15 +219,9 @@ impl Receiver {
     }
 
     /// Stores data beyond a hole, merged with adjacent ranges, as the most recent range.
-    fn store(&mut self, mut merged: Range) {
-        self.out_of_order.retain(|range| {
-            let touches = range.0 <= merged.1 && merged.0 <= range.1;
-            if touches {
-                merged = (merged.0.min(range.0), merged.1.max(range.1));
-            }
-            !touches
-        });
-        self.out_of_order.insert(0, merged);
+    fn store(&mut self, range: Range) {
+        let joined = join(&mut self.out_of_order, range);
+        self.out_of_order.insert(0, joined);
     }
 
     /// Advances over the ranges that are no longer beyond a hole.

@@ -68,6 +68,18 @@ impl Reason {
 /// A range of sequence numbers, `end` not included.
 pub type Range = (u64, u64);
 
+/// Takes the ranges that touch this one out of a list, and returns it joined with them.
+pub fn join(ranges: &mut Vec<Range>, mut joined: Range) -> Range {
+    ranges.retain(|range| {
+        let touches = range.0 <= joined.1 && joined.0 <= range.1;
+        if touches {
+            joined = (joined.0.min(range.0), joined.1.max(range.1));
+        }
+        !touches
+    });
+    joined
+}
+
 /// Up to four SACK blocks (three with timestamps), a duplicate SACK first (RFC 2883).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {

@@ -1,7 +1,7 @@
 //! The course of one run: its data packets and acknowledgments, in order of time.
 
 use serde::Serialize;
-use whydrop_hosts::{Range, SackBlocks, Toward};
+use whydrop_hosts::{Range, SackBlocks, Toward, join};
 use whydrop_network::{Packet, PacketFate};
 use whydrop_path::SpecError;
 
@@ -124,18 +124,11 @@ impl Flight {
         is_new
     }
 
-    fn add(&mut self, mut merged: Range) {
-        if merged.1 <= merged.0 {
-            return;
+    fn add(&mut self, range: Range) {
+        if range.0 < range.1 {
+            let joined = join(&mut self.selectively, range);
+            self.selectively.push(joined);
         }
-        self.selectively.retain(|range| {
-            let touches = range.0 <= merged.1 && merged.0 <= range.1;
-            if touches {
-                merged = (merged.0.min(range.0), merged.1.max(range.1));
-            }
-            !touches
-        });
-        self.selectively.push(merged);
     }
 
     fn bytes(&self) -> u64 {
