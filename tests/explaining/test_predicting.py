@@ -16,12 +16,14 @@ from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
 from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.advising import worth_trying
+from whydrop.explaining.predicting.changing import fitting
+from whydrop.explaining.predicting.described import of_text, setting_of
 from whydrop.explaining.predicting.gains import best
 from whydrop.explaining.predicting.prediction import Value, with_changes
 from whydrop.explaining.predicting.recorded import Quantities
 from whydrop.explaining.predicting.reproducing import reproduce
 from whydrop.explaining.predicting.running import Runs
-from whydrop.explaining.predicting.setting import settings, whole_transfer, with_other_losses
+from whydrop.explaining.predicting.setting import Candidate, settings, whole_transfer, with_other_losses
 
 BOTH = (str(POLICED), str(POLICED_FAR))
 
@@ -58,6 +60,16 @@ def test_a_wrong_change_is_refused_before_anything_is_run() -> None:
     with pytest.raises(whydrop.ChangeError, match=r"--change queue\.limit=3: the path has no queue.*policer"):
         reproduce(whydrop.explain(*BOTH), None, 20, runs, ["queue.limit=3"])
     assert "Simulating" not in steps
+
+
+def test_a_change_is_tried_on_the_paths_that_have_its_element() -> None:
+    codel, pie = (
+        Candidate(setting_of(dataclasses.replace(of_text(text), rtt_s=0.04)), "law")
+        for text in ("codel:rate=20M", "pie:rate=20M,limit=1000packets")
+    )
+    assert fitting([codel, pie], ["pie.target=5ms"]) == [pie]
+    with pytest.raises(whydrop.ChangeError, match="expected at least 1ms"):
+        fitting([codel, pie], ["pie.period=0ms"])
 
 
 def test_a_load_that_the_path_never_saw_is_not_predicted() -> None:

@@ -137,11 +137,11 @@ def _path(found: Prediction) -> str:
 
 def _limits(sender: Json) -> Iterator[str]:
     """Limits of a simulated sender other than the congestion window."""
-    load = sender["load"]
-    if "rate" in load:
-        yield f"the application writes or reads at {rate(load['rate']['rate_bps'])}"
-    elif "transfer" in load:
-        yield f"the transfer ends after {size(load['transfer']['bytes'])}"
+    match sender["load"]:
+        case {"rate": {"rate_bps": rate_bps}}:
+            yield f"the application writes or reads at {rate(rate_bps)}"
+        case {"transfer": {"bytes": size_bytes}}:
+            yield f"the transfer ends after {size(size_bytes)}"
     if sender["receive_window_bytes"] is not None:
         yield f"receive window of {size(sender['receive_window_bytes'])}"
     if sender["send_buffer_bytes"] is not None:

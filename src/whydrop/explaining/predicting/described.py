@@ -17,6 +17,7 @@ KEYS = ("path", "elements", "rtt", "mtu")
 # IPv4, and TCP with timestamps.
 _HEADER_BYTES = 52
 _MTU_BYTES = (576, 65_535)
+# Of the 10 s that are simulated.
 _MOST_RTT_S = 5.0
 # The sender's own link, where the path has no rate.
 _LINE_BPS = 1e9
@@ -83,8 +84,6 @@ def of_file(file: Path) -> Described:
         rtt_s = quantities.seconds(given["rtt"]) if "rtt" in given else None
     except ValueError as reason:
         raise PathError(f"{file}: rtt: {reason}") from None
-    if rtt_s is not None and not 0 <= rtt_s <= _MOST_RTT_S:
-        raise PathError(f'{file}: rtt: expected 0 to {_MOST_RTT_S:g} s, such as "40ms"; a number without unit is in s')
     mtu_bytes = given.get("mtu")
     if mtu_bytes is not None and (type(mtu_bytes) is not int or not _MTU_BYTES[0] <= mtu_bytes <= _MTU_BYTES[1]):
         raise PathError(f"{file}: mtu: expected a whole number of bytes from {_MTU_BYTES[0]} to {_MTU_BYTES[1]}")
@@ -102,10 +101,13 @@ def setting_of(described: Described, control: str = "cubic") -> Json:
     """One download of 10 s over a path.
 
     Raises:
-        PathError: the description has no round trip.
+        PathError: the description has no round trip, or one that is too long for that time.
     """
     if described.rtt_s is None:
         raise PathError(f'{described.place}rtt: expected the round trip of the path, such as rtt = "40ms"')
+    if not 0 <= described.rtt_s <= _MOST_RTT_S:
+        expected = f'expected 0 to {_MOST_RTT_S:g} s, such as "40ms"; a number without unit is in s'
+        raise PathError(f"{described.place}rtt: {expected}")
     round_trip_ns, elements = round(described.rtt_s * 1e9), described.path["elements"]
     return {
         "path": described.path,
