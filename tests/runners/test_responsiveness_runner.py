@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import selectors
@@ -393,6 +394,17 @@ def test_the_command_measures_both_directions_and_shows_them(
     flows = pl.read_parquet(folder / "flows.parquet").filter(pl.col("kind") == "tcp").sort("start_ns")
     assert flows["name"].to_list() == ["TCP download", "TCP upload"]
     assert flows["end_ns"][0] < flows["start_ns"][1]
+
+
+@pytest.mark.slow
+def test_a_direction_waits_for_the_one_before_it_when_its_time_has_come(crt_and_key: tuple[Path, Path]) -> None:
+    with NqServer(*crt_and_key) as server:
+        first = planned(server.port, duration_s=1.0)
+        [second, *_] = planned(server.port, "up", duration_s=1.0, after="Load")
+        outcomes, tables = measured([*first, dataclasses.replace(second, name="Second")])
+    assert [outcome.status for outcome in (outcomes[0], outcomes[3])] == ["complete"] * 2
+    first_rows, second_rows = (tables["intervals"].filter(pl.col("flow") == number) for number in (0, 3))
+    assert first_rows["end_ns"].max() < second_rows["start_ns"].min()
 
 
 @pytest.mark.slow

@@ -168,14 +168,19 @@ class ResponsivenessRunner(ThreadRunner):
             self._broken = f"no probe was sent, since {leader.flow.name} failed"
 
     def _wait_for(self, options: _Options) -> None:
-        """Until its time, or until the flow before it has ended, whichever comes first."""
+        """Until its time; until the flow before it has ended, where that is earlier or later.
+
+        On a busy host the one before begins late, and two loads at a time would measure each other.
+        """
         before = self._named(options.after, "tcp")
         while not self._stopping.wait(_TICK_S):
-            if time.monotonic_ns() >= self._due_ns - _STARTS_BEFORE_NS:
-                break
-            if before is not None and before.ended.is_set():
+            if before is not None:
+                if not before.ended.is_set():
+                    continue
                 self._due_ns = min(self._due_ns, time.monotonic_ns() + round(_REST_S * 1e9))
                 before = None
+            if time.monotonic_ns() >= self._due_ns - _STARTS_BEFORE_NS:
+                break
 
     def _measure(self, options: _Options) -> None:
         flow = self.flow
