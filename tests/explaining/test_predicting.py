@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pyarrow
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +17,7 @@ from example_files import POLICED, POLICED_FAR
 from whydrop.cli.commands import whydrop as program
 from whydrop.explaining.predicting import recorded
 from whydrop.explaining.predicting.advising import worth_trying
-from whydrop.explaining.predicting.changing import fitting
+from whydrop.explaining.predicting.changing import changed_setting, fitting
 from whydrop.explaining.predicting.described import of_text, setting_of
 from whydrop.explaining.predicting.gains import best
 from whydrop.explaining.predicting.prediction import Value, with_changes
@@ -36,6 +37,17 @@ def larger_burst() -> whydrop.Prediction:
 def test_what_was_recorded_is_reproduced_before_anything_is_predicted(larger_burst: whydrop.Prediction) -> None:
     assert larger_burst.misses == ()
     assert larger_burst.reproduced.goodput_bps == pytest.approx(larger_burst.recorded.goodput_bps, rel=0.15)
+
+
+def test_a_capture_that_is_cut_off_is_predicted_with_a_note_of_it(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    with pyarrow.CompressedInputStream(str(POLICED), "zstd") as packed:
+        cut.write_bytes(packed.read(250_000))
+    shown = CliRunner().invoke(program, ["predict", str(cut), "--change", "cc=reno"])
+    assert shown.exit_code == 0, shown.output
+    assert "found the end of the file" in " ".join(shown.output.split())
+    document = json.loads(CliRunner().invoke(program, ["predict", str(cut), "--change", "cc=reno", "--json"]).output)
+    assert "found the end of the file" in document["notes"][0]
 
 
 def test_a_larger_burst_of_a_policer_brings_more_goodput(larger_burst: whydrop.Prediction) -> None:
@@ -60,6 +72,22 @@ def test_a_wrong_change_is_refused_before_anything_is_run() -> None:
     with pytest.raises(whydrop.ChangeError, match=r"--change queue\.limit=3: the path has no queue.*policer"):
         reproduce(whydrop.explain(*BOTH), None, 20, runs, ["queue.limit=3"])
     assert "Simulating" not in steps
+
+
+def test_a_change_that_a_later_one_undoes_is_refused() -> None:
+    setting = setting_of(
+        dataclasses.replace(of_text("policer:rate=20M,burst=50kB+fifo:rate=50M,limit=100packets"), rtt_s=0.04)
+    )
+    for undone, *later in (
+        ("cc=bbr", "cc=reno"),
+        ("policer.burst=80kB", "mtu=1400", "path=fifo:rate=30M,limit=50packets"),
+        ("queue.limit=20packets", "aqm=fq_codel"),
+    ):
+        with pytest.raises(whydrop.ChangeError, match=f"--change {undone}: it has no effect, since .* comes after it"):
+            changed_setting(setting, [undone, *later])
+    # One without an effect of its own undoes nothing, and one may need another.
+    for changes in (["cc=cubic", "cc=reno"], ["aqm=codel", "codel.target=7ms"], ["rtt=50ms", "pace=5M", "cc=bbr"]):
+        assert changed_setting(setting, changes) != setting
 
 
 def test_a_change_is_tried_on_the_paths_that_have_its_element() -> None:

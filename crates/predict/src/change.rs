@@ -4,6 +4,7 @@ use std::fmt;
 
 use whydrop_path::{ElementSpec, PathSpec, SpecError};
 
+use crate::pace;
 use crate::setting::{Control, Setting};
 
 /// A change that cannot be made: the change as written, and what was expected.
@@ -56,8 +57,7 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
             if rate_bps < LEAST_PACE_BPS {
                 return Err("expected at least 10 kbit/s, such as 9M".to_owned());
             }
-            let each_bps = rate_bps / setting.flows.len().max(1) as f64;
-            (setting.flows.iter_mut()).for_each(|flow| flow.pace_bps = Some(each_bps));
+            pace::share(setting, rate_bps);
         }
         "rtt" => setting.round_trip_ns = number("delay", "time", value)? as i64,
         "mtu" => change_mtu(setting, value)?,

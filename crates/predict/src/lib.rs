@@ -19,11 +19,12 @@
 mod change;
 mod course;
 mod measure;
+mod pace;
 mod run;
 mod setting;
 
 pub use change::{ChangeError, change};
 pub use course::{Acknowledgments, Course, Packets, course};
-pub use measure::{FlowOutcome, Outcome};
+pub use measure::{Carried, FlowOutcome, Outcome, together_bps};
 pub use run::{run, run_watched};
 pub use setting::{Control, Flow, Load, Setting};

@@ -47,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(predictions::predict, module)?)?;
     module.add_function(wrap_pyfunction!(predictions::predicted_course, module)?)?;
     module.add_function(wrap_pyfunction!(predictions::changed_setting, module)?)?;
+    module.add_function(wrap_pyfunction!(predictions::together_bps, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::emulate, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::trace_times, module)?)?;
     module.add_class::<replay::Passages>()?;

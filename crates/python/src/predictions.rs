@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use whydrop_predict::Setting;
+use whydrop_predict::{Carried, Setting};
 
 use crate::progress::Watch;
 
@@ -41,6 +41,18 @@ pub fn predicted_course(py: Python<'_>, setting: &str, seed: u64) -> PyResult<St
     let setting = read(setting)?;
     let course = py.detach(|| whydrop_predict::course(&setting, seed));
     serde_json::to_string(&course.map_err(refused)?).map_err(refused)
+}
+
+/// Goodput in bit/s of connections together, each as (ns of its first data, ns of its last acknowledgment, payload in
+/// bytes).
+#[pyfunction]
+pub fn together_bps(connections: Vec<(i64, i64, u64)>) -> f64 {
+    let carried = (connections.into_iter()).map(|(begin_ns, end_ns, payload_bytes)| Carried {
+        begin_ns,
+        end_ns,
+        payload_bytes,
+    });
+    whydrop_predict::together_bps(&carried.collect::<Vec<_>>())
 }
 
 fn read(setting: &str) -> PyResult<Setting> {

@@ -83,6 +83,18 @@ class Explained:
         """Of a recording: its path, test, status, times of load, flows and probes, as in the document."""
         return tuple(self.document.get("recordings", ()))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of each capture and recording as a whole, such as damage, with its path."""
+        of_captures = (
+            # A note on damage to the file begins with its path.
+            note if note.startswith(f"{capture.path}: ") else f"{capture.path}: {note}"
+            for capture in self.captures
+            for note in capture.notes
+        )
+        of_recordings = (f"{one['path']}: {note}" for one in self.recordings for note in one["notes"])
+        return (*of_captures, *of_recordings)
+
     @cached_property
     def flows(self) -> tuple[Flow, ...]:
         """One entry for each direction of a TCP connection; ``flow`` columns of the tables index this tuple.

@@ -78,7 +78,7 @@ def document(
     footer = (
         f"Made by whydrop {found.document.get('whydrop', '')}. All times are UTC; 1 kB is 1\N{NO-BREAK SPACE}000 bytes."
     )
-    return Document(title, shown, source=_source(found), notes=tuple(_notes(found)), footer=footer)
+    return Document(title, shown, source=_source(found), notes=found.notes, footer=footer)
 
 
 def _charts_title(found: Explained) -> str:
@@ -110,15 +110,6 @@ def _source(found: Explained) -> str:
     ]
     spans += [f"test {one['test']} from {quantities.instant(one['first'])}" for one in found.recordings]
     return f"{', '.join(names)}: {'; '.join(spans)}"
-
-
-def _notes(found: Explained) -> Iterator[str]:
-    for capture in found.captures:
-        # A note on damage to the file begins with its path.
-        of = f"{capture.path}: "
-        yield from (note if note.startswith(of) else of + note for note in capture.notes)
-    for recording in found.recordings:
-        yield from (f"{recording['path']}: {note}" for note in recording["notes"])
 
 
 def _no_verdict(found: Explained) -> str:

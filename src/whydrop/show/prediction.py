@@ -35,7 +35,7 @@ _ASSUMED = {
 
 def document(found: Prediction) -> Document:
     """A prediction for people."""
-    return Document(_headline(found), parts(*_parts(found)))
+    return Document(_headline(found), parts(*_parts(found)), notes=found.notes)
 
 
 def ranking(found: Prediction) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 
@@ -22,16 +23,44 @@ def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
     """A setting with changes.
 
     Raises:
-        ChangeError: a change is not understood, or does not fit the path.
+        ChangeError: a change is not understood, does not fit the path, or is undone by a later one.
     """
-    text = json.dumps(setting)
+    # Before each change, and after the last.
+    steps = [setting]
     for change in changes:
         try:
-            text = _core.changed_setting(text, change)
+            steps.append(_changed(steps[-1], change))
         except ValueError as reason:
             raise ChangeError(f"--change {reason}") from None
-    changed: Json = json.loads(text)
+    _refuse_undone(steps, changes)
+    return steps[-1]
+
+
+def _changed(setting: Json, change: str) -> Json:
+    changed: Json = json.loads(_core.changed_setting(json.dumps(setting), change))
     return changed
+
+
+def _refuse_undone(steps: Sequence[Json], changes: Sequence[str]) -> None:
+    """Refuse a change that has an effect alone, but none with the changes behind it.
+
+    Args:
+        steps: the setting before each change, and after the last.
+    """
+    for place, change in enumerate(changes):
+        before, later = steps[place], changes[place + 1 :]
+        if not later or {"most_packets": None, **before} == steps[place + 1]:
+            continue
+        try:
+            without = functools.reduce(_changed, later, before)
+        except ValueError:
+            # A later change needs it.
+            continue
+        if without == steps[-1]:
+            behind = " and ".join(later)
+            raise ChangeError(
+                f"--change {change}: it has no effect, since {behind} comes after it; leave one of them out"
+            )
 
 
 def fitting(candidates: Sequence[Candidate], changes: Sequence[str]) -> list[Candidate]:

@@ -87,6 +87,7 @@ class Prediction:
         goodput_bps, loss_rate, delay_p95_s: with the changes; ``None`` without a change or where it is not known.
         refusal: why nothing is predicted, if so.
         simulated_s: only so much from the beginning of the captures is simulated and compared; ``None``: all.
+        notes: what to know of the captures or the recording, such as damage.
         tried: without a change: those that are worth it, one by one, the best first.
     """
 
@@ -105,6 +106,7 @@ class Prediction:
     delay_p95_s: Value | None
     refusal: str | None
     simulated_s: float | None
+    notes: tuple[str, ...] = ()
     tried: tuple[Prediction, ...] = ()
 
     def as_json(self) -> Json:
@@ -163,6 +165,7 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
         refusal=refusal,
         simulated_s=was.simulated_s,
         assumed=was.assumed,
+        notes=was.found.notes,
     )
 
 
@@ -248,6 +251,7 @@ def _prediction(
     refusal: str | None = None,
     simulated_s: float | None = None,
     assumed: Assumed = "nothing",
+    notes: tuple[str, ...] = (),
 ) -> Prediction:
     was = recorded or reproduced
     is_bbr = any(flow["control"] == "bbr" for flow in settings.changed["flows"])
@@ -273,6 +277,7 @@ def _prediction(
         value("delay_p95_s", DELAY_WITHIN_S) if has_delay else None,
         refusal,
         simulated_s,
+        notes,
     )
 
 

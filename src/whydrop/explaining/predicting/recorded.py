@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from whydrop import _core
 from whydrop.explaining.explained import ArrowTable, Explained
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class Quantities:
     """Quantities of a run, recorded or simulated.
 
     Attributes:
-        goodput_bps: payload of all connections, each over the time from its first data to the acknowledgment of the
-            last.
+        goodput_bps: at each moment the sum over the connections that carry data then, averaged over all payload; of
+            each connection its payload over the time from its first data to the acknowledgment of the last.
         loss_rate: lost data packets of those sent.
         delay_p95_s: 95th percentile of the time in the path beyond the least; ``None`` where it was not captured.
         delay_greatest_s: the greatest of these times.
@@ -44,8 +45,7 @@ class Quantities:
 def quantities(found: Explained) -> Quantities:
     """The quantities of captures."""
     segments = found.table("segments")
-    flows = segments["flow"].unique().to_list()
-    goodput_bps = sum(_goodput_bps(found, segments, flow) for flow in flows)
+    goodput_bps = _core.together_bps(_carried(found, segments))
     if found.pair is None:
         lost = segments.filter(pl.col("fate") == "lost").height
         return Quantities(goodput_bps, lost / max(1, segments.height), packets=full_segments(segments))
@@ -126,12 +126,9 @@ def greatest_load_bps(found: Explained) -> float:
     return float(every["ip_bytes"].max() or 0) * 8e9 / _LOAD_INTERVAL_NS  # type: ignore[arg-type]
 
 
-def _goodput_bps(found: Explained, segments: DataFrame, flow: int) -> float:
-    acks = found.table("acks").filter(pl.col("flow") == flow)
-    begin_ns = segments.filter(pl.col("flow") == flow)["time_ns"].min()
-    if acks.is_empty() or begin_ns is None:
-        return 0.0
-    acknowledged = acks["acknowledged"].max()
-    last_ns = acks.filter(pl.col("acknowledged") == acknowledged)["time_ns"].min()
-    time_ns = float(last_ns) - float(begin_ns)  # type: ignore[arg-type]
-    return float(acknowledged) * 8e9 / time_ns if time_ns > 0 else 0.0  # type: ignore[arg-type]
+def _carried(found: Explained, segments: DataFrame) -> list[tuple[int, int, int]]:
+    """Each connection: times of its first data and of the acknowledgment of the last, in ns, and its payload."""
+    first = segments.group_by("flow").agg(first_ns=pl.col("time_ns").min())
+    most = found.table("acks").filter(pl.col("acknowledged") == pl.col("acknowledged").max().over("flow"))
+    last = most.group_by("flow").agg(pl.col("acknowledged").first(), last_ns=pl.col("time_ns").min())
+    return first.join(last, on="flow").select("first_ns", "last_ns", "acknowledged").rows()
