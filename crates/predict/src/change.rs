@@ -12,6 +12,8 @@ use crate::setting::{Control, Setting};
 pub struct ChangeError {
     pub change: String,
     pub message: String,
+    /// The path has nothing that could be changed so; another path may.
+    pub is_missing: bool,
 }
 
 impl fmt::Display for ChangeError {
@@ -21,6 +23,25 @@ impl fmt::Display for ChangeError {
 }
 
 impl std::error::Error for ChangeError {}
+
+/// The reason why a change cannot be made.
+enum Refusal {
+    /// The path has no such element.
+    Missing(String),
+    Wrong(String),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Refusal::Wrong(message)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(message: &str) -> Self {
+        Refusal::Wrong(message.to_owned())
+    }
+}
 
 /// RFC 791: what every host takes; and the largest IP packet.
 const LEAST_MTU_BYTES: f64 = 576.0;
@@ -33,13 +54,20 @@ const LEAST_PACE_BPS: f64 = 10_000.0;
 /// # Errors
 /// It is not understood, or the path has no such element.
 pub fn change(setting: &mut Setting, text: &str) -> Result<(), ChangeError> {
-    apply(setting, text).map_err(|message| ChangeError {
-        change: text.to_owned(),
-        message,
+    apply(setting, text).map_err(|refusal| {
+        let (message, is_missing) = match refusal {
+            Refusal::Missing(message) => (message, true),
+            Refusal::Wrong(message) => (message, false),
+        };
+        ChangeError {
+            change: text.to_owned(),
+            message,
+            is_missing,
+        }
     })
 }
 
-fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
+fn apply(setting: &mut Setting, text: &str) -> Result<(), Refusal> {
     let (name, value) = text
         .split_once('=')
         .map(|(name, value)| (name.trim(), value.trim()))
@@ -55,7 +83,7 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
         "pace" => {
             let rate_bps = number("line", "rate", value)?;
             if rate_bps < LEAST_PACE_BPS {
-                return Err("expected at least 10 kbit/s, such as 9M".to_owned());
+                return Err("expected at least 10 kbit/s, such as 9M".into());
             }
             pace::share(setting, rate_bps);
         }
@@ -72,11 +100,8 @@ fn apply(setting: &mut Setting, text: &str) -> Result<(), String> {
             set(&mut setting.path, element, field, value)?;
         }
     }
-    setting
-        .path
-        .build(0)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    setting.path.build(0).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 fn unknown(path: &PathSpec) -> String {
@@ -119,13 +144,14 @@ fn change_mtu(setting: &mut Setting, value: &str) -> Result<(), String> {
 }
 
 /// Sets a field of the first element of this name; `queue` is the first that has a limit.
-fn set(path: &mut PathSpec, name: &str, field: &str, value: &str) -> Result<(), String> {
+fn set(path: &mut PathSpec, name: &str, field: &str, value: &str) -> Result<(), Refusal> {
     let fits = |element: &ElementSpec| match name {
         "queue" => element.has_limit(),
         _ => element.name() == name.replace('_', "-"),
     };
     let place = path.elements.iter().position(fits);
-    let place = place.ok_or_else(|| format!("the path has no {name}; {}", unknown(path)))?;
+    let missing = || Refusal::Missing(format!("the path has no {name}; {}", unknown(path)));
+    let place = place.ok_or_else(missing)?;
     let changed = path.elements[place].with(field, value);
     path.elements[place] = changed.map_err(|error| match error.field.is_empty() {
         true => error.message,
@@ -135,12 +161,15 @@ fn set(path: &mut PathSpec, name: &str, field: &str, value: &str) -> Result<(), 
 }
 
 /// Replaces the first queue by queue management at the same rate.
-fn put_in(path: &mut PathSpec, value: &str) -> Result<(), String> {
+fn put_in(path: &mut PathSpec, value: &str) -> Result<(), Refusal> {
+    let missing = |message: &str| Refusal::Missing(message.to_owned());
     let place = (path.elements.iter())
         .position(ElementSpec::has_limit)
-        .ok_or("the path has no queue in which packets could be managed")?;
+        .ok_or_else(|| missing("the path has no queue in which packets could be managed"))?;
     let element = &path.elements[place];
-    let rate_bps = element.rate_bps().ok_or("the queue has no rate")?;
+    let rate_bps = element
+        .rate_bps()
+        .ok_or_else(|| missing("the queue has no rate"))?;
     let name = value.replace('_', "-");
     let limit = match name.as_str() {
         "cake" => ",limit=4MB",
@@ -153,7 +182,8 @@ fn put_in(path: &mut PathSpec, value: &str) -> Result<(), String> {
         _ => {
             return Err(format!(
                 "{value:?} is no queue management that is simulated: expected fq_codel, codel, pie, fq_pie, cake or dual_pi2"
-            ));
+            )
+            .into());
         }
     };
     let managed: ElementSpec = format!("{name}:rate={rate_bps}{limit}")
@@ -244,6 +274,19 @@ mod tests {
             changed(queue, "mtu=9000").unwrap().flows[0].mss_bytes,
             8_948
         );
+    }
+
+    #[test]
+    fn an_element_that_the_path_does_not_have_is_missing_and_a_value_is_wrong() {
+        let is_missing = |text| {
+            let error = changed("policer:rate=20M,burst=50kB", text).unwrap_err();
+            error.is_missing
+        };
+        assert!(is_missing("fifo.rate=1M"));
+        assert!(is_missing("queue.limit=3packets"));
+        assert!(is_missing("aqm=fq_codel"));
+        assert!(!is_missing("policer.rate=fast"));
+        assert!(!is_missing("policer.rate=0"));
     }
 
     #[test]

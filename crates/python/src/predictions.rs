@@ -1,16 +1,20 @@
 //! Predictions: settings and outcomes as JSON text.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::prelude::*;
 use whydrop_predict::{Carried, Setting};
 
 use crate::progress::Watch;
 
-/// The setting with one change. Raises `ValueError`: which change, and what was expected.
+/// The setting with one change. Raises `ValueError`: which change, and what was expected; `LookupError` where the path
+/// has no such element.
 #[pyfunction]
 pub fn changed_setting(setting: &str, change: &str) -> PyResult<String> {
     let mut setting = read(setting)?;
-    whydrop_predict::change(&mut setting, change).map_err(refused)?;
+    whydrop_predict::change(&mut setting, change).map_err(|error| match error.is_missing {
+        true => PyLookupError::new_err(error.to_string()),
+        false => refused(error),
+    })?;
     serde_json::to_string(&setting).map_err(refused)
 }
 

@@ -11,12 +11,13 @@ from whydrop.errors import Mistake
 from whydrop.explaining.predicting.running import Json
 from whydrop.explaining.predicting.setting import Candidate
 
-# In a message about an element that the path does not have.
-_NO_ELEMENT = "the path has no"
-
 
 class ChangeError(Mistake):
     """A change that cannot be made; the message says what was expected."""
+
+
+class _MissingElementError(ChangeError):
+    """The path does not have the element that is to be changed."""
 
 
 def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
@@ -30,6 +31,8 @@ def changed_setting(setting: Json, changes: Sequence[str]) -> Json:
     for change in changes:
         try:
             steps.append(_changed(steps[-1], change))
+        except LookupError as reason:
+            raise _MissingElementError(f"--change {reason}") from None
         except ValueError as reason:
             raise ChangeError(f"--change {reason}") from None
     _refuse_undone(steps, changes)
@@ -53,7 +56,7 @@ def _refuse_undone(steps: Sequence[Json], changes: Sequence[str]) -> None:
             continue
         try:
             without = functools.reduce(_changed, later, before)
-        except ValueError:
+        except (LookupError, ValueError):
             # A later change needs it.
             continue
         if without == steps[-1]:
@@ -79,5 +82,5 @@ def fitting(candidates: Sequence[Candidate], changes: Sequence[str]) -> list[Can
             found.append(one)
     if not found:
         # What is wrong with a value says more than which elements the other paths have.
-        raise next((one for one in refusals if _NO_ELEMENT not in str(one)), refusals[0])
+        raise next((one for one in refusals if not isinstance(one, _MissingElementError)), refusals[0])
     return found
