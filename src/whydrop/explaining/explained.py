@@ -85,7 +85,7 @@ class Explained:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know of each capture and recording as a whole, such as damage, with its path."""
+        """Remarks on each capture and recording as a whole, such as damage, each with its path."""
         of_captures = (
             # A note on damage to the file begins with its path.
             note if note.startswith(f"{capture.path}: ") else f"{capture.path}: {note}"

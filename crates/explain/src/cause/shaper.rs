@@ -91,9 +91,10 @@ fn shaper_burst(seen: &Observation) -> Option<Quantity> {
     let packet_bytes = seen.group_trace.trace.typical_bytes;
     let error = drain.residual_s * drain.rate_bps / 8.0 + packet_bytes;
     Some(Quantity {
-        value: drain.burst_bytes,
+        // the fit counts the tokens that a packet leaves; a shaper takes tokens for the packet itself as well
+        value: drain.burst_bytes + packet_bytes,
+        // but one that sends while it has any token, as htb, does not count them into its bucket
         low: Some((drain.burst_bytes - error).max(0.0)),
-        // the fit counts the tokens that a packet finds; a shaper takes tokens for the packet itself as well
         high: Some(drain.burst_bytes + error + packet_bytes),
     })
 }
@@ -134,7 +135,7 @@ fn parameters_between(seen: &Observation, exact: &Exact) -> (Parameters, Option<
     let ends = [at(departures.rate_bps.low), at(departures.rate_bps.high)];
     let packet_bytes = trace.typical_bytes;
     let burst = Quantity {
-        value,
+        value: value + packet_bytes,
         low: Some((ends[0].min(ends[1]).min(value) - packet_bytes).max(0.0)),
         high: Some(ends[0].max(ends[1]).max(value) + 2.0 * packet_bytes),
     };

@@ -102,6 +102,7 @@ impl Controller for Cubic {
 
     fn on_loss(&mut self, cwnd: f64, _in_flight: f64) -> f64 {
         self.epoch = None;
+        self.whole = Whole::default();
         // Fast convergence (section 4.7).
         self.w_max = match cwnd < self.w_max {
             true => (cwnd * (1.0 + BETA) / 2.0).floor(),

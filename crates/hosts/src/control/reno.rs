@@ -14,6 +14,7 @@ impl Controller for Reno {
     }
 
     fn on_loss(&mut self, cwnd: f64, _in_flight: f64) -> f64 {
+        self.whole = Whole::default();
         (cwnd / 2.0).floor().max(2.0)
     }
 }
@@ -31,5 +32,15 @@ mod tests {
         assert_eq!(reno.cwnd, 13.0);
         reno.on_acked(0, 1.0, 100_000_000);
         assert_eq!(reno.cwnd, 14.0);
+    }
+
+    #[test]
+    fn packets_acknowledged_before_a_loss_do_not_count_after_it() {
+        let mut reno = Congestion::new(Algorithm::Reno, 20.0, false);
+        reno.ssthresh = 20.0;
+        reno.on_acked(0, 19.0, 100_000_000);
+        reno.cwnd = reno.on_loss(20.0);
+        reno.on_acked(0, 9.0, 100_000_000);
+        assert_eq!(reno.cwnd, 10.0);
     }
 }

@@ -32,7 +32,7 @@ from whydrop.explaining.predicting.running import Json, Runs
 from whydrop.explaining.predicting.setting import Assumed
 from whydrop.explaining.replaying import readable
 
-_NOTHING = 1e-6
+_NOTHING = 1e-3
 # An interval of 90 % of a normal distribution, and the standard deviation of the model itself: with these, intervals
 # of simulated senders contain nine tenths of the values of Linux's over the same paths (docs/prediction.md).
 _DEVIATIONS = 1.645

@@ -34,6 +34,9 @@ _SILENT_NS = 500_000_000
 _LEAST_PACKETS = 10
 # Packets that come together within this time left the sender as one large segment.
 _TOGETHER_NS = 2_000
+# RFC 5681; and what receive offload joins at most (64 kB).
+_LEAST_PER_ACK, _MOST_PER_ACK = 2, 44
+_JOINED_SHARE = 0.9
 # The line is as fast as the fastest runs of so many segments.
 _RUN = 8
 # Behind a shaper, the first packets of a run are faster than its rate.
@@ -242,12 +245,31 @@ def _flow(row: Json, own: DataFrame, acks: DataFrame, control: str, least_share:
         "header_bytes": int(header),
         "receive_window_bytes": int(acks["window_bytes"].max()) if "receive-window" in limited else None,  # type: ignore[arg-type]
         "send_buffer_bytes": int(own["in_flight_bytes"].quantile(0.95) or 0) if "send-buffer" in limited else None,
-        "segments_per_ack": max(2, round(own.height / max(1, acks.height))) if own.height > 3 * acks.height else 2,
+        "segments_per_ack": segments_per_ack(own, acks),
         "pace_bps": float(own["ip_bytes"].sum()) * 8e9 / time_ns if is_paced else None,
         "ecn": row["ecn"] not in (None, "off"),
         "sack": True,
         "load": _at_rate(row) if is_starved or reads_slowly else whole_transfer(own, acks, last_ns) or "full",
     }
+
+
+def segments_per_ack(own: DataFrame, acks: DataFrame) -> int:
+    """The segments of a burst that a receiver acknowledges together: all but a tenth are in acknowledgments of fewer.
+
+    Acknowledgments that fill a hole are left out: they cover what had arrived before.
+    """
+    before = pl.col("acknowledged").shift(1)
+    covers = acks.sort("time_ns").select(
+        bytes=pl.col("acknowledged").cast(pl.Int64) - before.cast(pl.Int64),
+        fills=before == pl.col("acknowledged").shift(2),
+    )
+    new = covers.filter((pl.col("bytes") > 0) & ~pl.col("fills").fill_null(value=True))["bytes"].sort()
+    if new.is_empty():
+        return _LEAST_PER_ACK
+    share = new.cum_sum() / new.sum()
+    most_bytes = new.filter(share >= _JOINED_SHARE)[0]
+    segments = round(most_bytes / own["payload_bytes"].max())  # type: ignore[operator]
+    return min(max(_LEAST_PER_ACK, segments), _MOST_PER_ACK)
 
 
 def _at_rate(row: Json) -> Json:
