@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from in_browser import BROWSERS
+
 # Of which one is enough. `needs_program("iperf3")` says it of any other.
 BY_MARKER = {
     "needs_tshark": ("tshark",),
-    "needs_browser": ("chromium", "google-chrome"),
+    "needs_browser": BROWSERS,
     "needs_spark": ("java",),
 }
 BY_FIXTURE = {

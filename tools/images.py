@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLE = "examples/policed-download.pcap.zst"
 FAR_EXAMPLE = "examples/policed-download-far.pcap.zst"
 FOLDER = ROOT / "docs" / "images"
+BROWSERS = ("chromium", "google-chrome", "chromium-headless-shell")
 CHARTS = ("model-close-up",)
 PAIR_CHARTS = ("models-close-up",)
 # A model that a user gives for the published case, which is 300 Mbit/s and 50 KB.
@@ -77,7 +78,7 @@ def photograph(page: Path, picture: Path) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
+            executable_path=next(filter(None, map(shutil.which, BROWSERS)), None),
             args=["--no-sandbox", "--disable-gpu"],
         )
         tab = browser.new_page(viewport={"width": 1200, "height": 1500})

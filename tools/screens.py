@@ -21,6 +21,7 @@ import whydrop
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "images"
+BROWSERS = ("chromium", "google-chrome", "chromium-headless-shell")
 WIDE, NARROW = (1280, 900), (390, 844)
 # Of a fleet of switches, for the view of studies.
 FLEET = "--sites dfw01,dfw02,lga01 --days 12 --change-day 2018-02-07 --seed 3"
@@ -79,7 +80,7 @@ class Photographer:
         asked = {"test": "rrul", "to": [self._to], "duration_s": 12, "parameters": {"delay_s": 1}}
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
+                executable_path=next(filter(None, map(shutil.which, BROWSERS)), None),
                 args=["--no-sandbox", "--disable-gpu"],
             )
             self._take(browser, "browse", "/browse", "tbody tr")
