@@ -12,6 +12,7 @@ import polars as pl
 import sqlglot
 from sqlglot import expressions as exp
 
+from example_files import ROOT
 from whydrop.store.engines.base import as_polars
 from whydrop.store.engines.bigquery import BigQuery
 
@@ -21,11 +22,34 @@ if TYPE_CHECKING:
 _KINDS = {"BIGINT": "INT64", "TEXT": "STRING", "DOUBLE": "DOUBLE", "BOOLEAN": "BOOL", "DATE": "DATE"}
 
 
+COMPILED = ROOT / "build/zetasql"
+"""Where WebAssembly that was compiled is kept: that takes a minute of processor time, and reading it a second."""
+
+
+@functools.cache
+def keep_compiled() -> None:
+    """Have ZetaSQL, which compiles itself when it is first asked, take what an earlier run compiled."""
+    from wasmtime import Config
+    from zetasql.core import wasm_client
+
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    settings = COMPILED / "cache.toml"
+    settings.write_text(f"[cache]\ndirectory = '{COMPILED}'\n")
+
+    class Keeping(Config):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cache = str(settings)
+
+    wasm_client.Config = Keeping
+
+
 class GoogleSQL(BigQuery):
     """The engine BigQuery; ZetaSQL evaluates its queries over given rows."""
 
     def __init__(self, schemas: str, rows: Mapping[str, Iterable[dict[str, Any]]], mapping: Path | None = None) -> None:
         super().__init__("made-up", mapping)
+        keep_compiled()
         self._tables = {
             ".".join(part.name for part in create.this.this.parts): create.this.expressions
             for create in sqlglot.parse(schemas, dialect="bigquery")

@@ -22,7 +22,7 @@ from whydrop.studies.discards import flow_control, pauses, queries, study, watch
 from whydrop.studies.discards.parameters import Change, Days, Exposure, Parameters
 from whydrop.studies.tcp import queries as tcp_queries
 
-# The implementation is a module of WebAssembly that takes some seconds to be compiled, once.
+# The implementation is a module of WebAssembly that is compiled in the first run, which takes half a minute.
 pytestmark = pytest.mark.slow
 
 FIRST, LAST = date(2018, 2, 11), date(2018, 2, 13)
