@@ -11,10 +11,10 @@ from in_browser import DRAWN, Opened, has_colour
 from plain_text import plain
 from synthetic_pair import FLOW_AT_2, paired_transfer
 from test_charts import AT_THE_SENDER
-from test_report import HOSTILE, parsed
+from test_report import HOSTILE, figures_in, parsed
 from whydrop import Explanation
 from whydrop.explaining.selection import only_flows
-from whydrop.show import embedding, html, report
+from whydrop.show import html, report
 from whydrop.show.theme import STYLES
 
 PATH = ["loss-burst", "transit", "transit-histogram", "clock"]
@@ -75,9 +75,9 @@ def test_a_flow_filter_leaves_its_packets_only(pair: Explanation):
 @pytest.mark.slow
 def test_a_page_of_large_captures_stays_small_and_keeps_every_loss():
     found = Explanation(paired_transfer(packets=200_000))
-    shown = {key: figures.choices for key, figures in report.figures(found, None).items()}
-    data = embedding.data(shown, exact=False)["parts"]
-    assert len(report.of_explained(found)) < 5_500_000
+    page = report.of_explained(found)
+    assert len(page) < 5_500_000
+    data = figures_in(page)
     figures = [*data["pair"][0]["figures"], *data["charts"][0]["figures"]]
     panels = [panel for figure in figures for panel in figure["panels"]]
     lost = [layer for panel in panels for layer in panel["layers"] if layer["name"] == "lost packet"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +15,7 @@ from plain_text import plain
 from synthetic import FLOW, policed_transfer
 from test_charts import AT_THE_SENDER
 from whydrop import Explanation
-from whydrop.show import charts, embedding, html, report
+from whydrop.show import charts, html, report
 from whydrop.text.phrases import capital
 
 HOSTILE = '<script>document.title="owned"</script>"><img src=http://192.0.2.1/x>.pcap'
@@ -34,6 +35,13 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+def figures_in(page: str) -> dict[str, Any]:
+    """The figures of each part as the page holds them, for its script."""
+    [text] = re.findall(r'<script[^>]* id="chart-data"[^>]*>(.*?)</script>', page, re.DOTALL)
+    parts: dict[str, Any] = json.loads(text)["parts"]
+    return parts
 
 
 def parsed(page: str) -> Elements:
@@ -89,9 +97,9 @@ def test_verdict_evidence_runners_up_and_advice_stand_in_the_page(synthetic: Exp
 @pytest.mark.slow
 def test_a_page_of_a_large_capture_stays_small_and_keeps_every_loss():
     found = Explanation(policed_transfer(packets=400_000))
-    shown = {key: figures.choices for key, figures in report.figures(found, None).items()}
-    data = embedding.data(shown, exact=False)["parts"]
-    assert len(report.of_explained(found)) < 5_000_000
+    page = report.of_explained(found)
+    assert len(page) < 5_000_000
+    data = figures_in(page)
     lost = [
         layer
         for figure in data["charts"][0]["figures"]
