@@ -23,6 +23,8 @@ OF_MORE_NETWORKS = (
     "tests/lab/test_segments",
     "tests/running/",
 )
+# Files that wait long for one thing: a compiler, simulated switches. Begun last, one process would have nothing beside.
+OF_LONG_TESTS = ("bench/test_switches.py", "tests/studies/test_google_sql.py", "tests/web/test_wheel.py")
 
 
 def group_of(item: pytest.Item) -> str:
@@ -43,8 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(groups[id(item)]))
     # The longest are begun first, and the others fill what is left.
     with_browser = {groups[id(item)] for item in items if item.get_closest_marker("needs_browser") is not None}
-    first = (MORE_NETWORKS, NETWORKS, SPARK)
-    items.sort(key=lambda item: (groups[id(item)] not in first, groups[id(item)] not in with_browser))
+    first, next_ones = (MORE_NETWORKS, NETWORKS, SPARK), with_browser.union(OF_LONG_TESTS)
+    items.sort(key=lambda item: (groups[id(item)] not in first, groups[id(item)] not in next_ones))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
