@@ -38,7 +38,7 @@ PICTURES = """
 
 @pytest.fixture(scope="session")
 def browser_path() -> str:
-    """Chromium's executable: the one without windows of its own, whose pages take less than half the processor time."""
+    """Chromium's executable: that without windows, if it is there: a page takes less than half the processor time."""
     return next(filter(None, map(shutil.which, BROWSERS)), "")
 
 
