@@ -13,9 +13,6 @@ pub struct ReceiverConfig {
     /// Receive offload gives on what it has when no further segment comes for this time; two segments or more are
     /// acknowledged then. `None`: fewer than `segments_per_ack` wait for the timer.
     pub offload_waits_ns: Option<i64>,
-    /// Acknowledgments of data beyond a hole, from the fourth on, wait for this time, as Linux's do (`tcp_comp_sack_delay_ns`:
-    /// 5 % of the round trip, 1 ms at most). `None`: each is sent at once.
-    pub sacks_wait_ns: Option<i64>,
     /// Segments at the start of the connection that are acknowledged singly (Linux: 16, so that slow start opens
     /// quickly).
     pub quick_acks: u32,
@@ -33,9 +30,6 @@ pub struct ReceiverConfig {
     pub stops_reading: Option<StopsReading>,
 }
 
-/// Linux's threshold of a fast retransmit: so many acknowledgments of data beyond a hole never wait.
-const SACKS_AT_ONCE: u32 = 3;
-
 /// An application that stops reading for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopsReading {
@@ -49,7 +43,6 @@ impl Default for ReceiverConfig {
             segments_per_ack: 2,
             delayed_ack_ns: 40_000_000,
             offload_waits_ns: None,
-            sacks_wait_ns: None,
             quick_acks: 16,
             buffer_bytes: 6_291_456,
             initial_window_bytes: 64_240,
@@ -86,9 +79,6 @@ pub struct Receiver {
     quick_acks_left: u32,
     /// An acknowledgment that waits: since when, and until when.
     waiting_ack_ns: Option<(i64, i64)>,
-    /// Acknowledgments sent at once for data beyond a hole, which begins here; and until when the next one waits.
-    repeated: (u64, u32),
-    sacks_wait_until_ns: Option<i64>,
     /// In-order bytes that the application has not read yet, at `read_at_ns`.
     unread_bytes: f64,
     read_at_ns: i64,
@@ -112,8 +102,6 @@ impl Receiver {
             unacknowledged_segments: 0,
             quick_acks_left: config.quick_acks,
             waiting_ack_ns: None,
-            repeated: (0, 0),
-            sacks_wait_until_ns: None,
             unread_bytes: 0.0,
             read_at_ns: 0,
             stopped: None,
@@ -201,7 +189,7 @@ impl Receiver {
         }
         if start > self.next {
             self.store((start, end));
-            return self.acknowledges_beyond_hole(now_ns);
+            return true;
         }
         let fills_hole = !self.out_of_order.is_empty();
         self.unread_bytes += (end - self.next) as f64;
@@ -230,22 +218,6 @@ impl Receiver {
         }
     }
 
-    /// Returns whether data beyond a hole are acknowledged at once.
-    fn acknowledges_beyond_hole(&mut self, now_ns: i64) -> bool {
-        let Some(wait_ns) = self.config.sacks_wait_ns.filter(|_| self.config.sack) else {
-            return true;
-        };
-        if self.repeated.0 != self.next {
-            self.repeated = (self.next, 0);
-        }
-        if self.repeated.1 < SACKS_AT_ONCE {
-            self.repeated.1 += 1;
-            return true;
-        }
-        (self.sacks_wait_until_ns).get_or_insert(now_ns.saturating_add(wait_ns));
-        false
-    }
-
     /// Stores data beyond a hole, merged with adjacent ranges, as the most recent range.
     fn store(&mut self, range: Range) {
         let joined = join(&mut self.out_of_order, range);
@@ -269,7 +241,6 @@ impl Receiver {
     pub fn acknowledge(&mut self, now_ns: i64) -> Acknowledgment {
         self.read(now_ns);
         self.unacknowledged_segments = 0;
-        self.sacks_wait_until_ns = None;
         // An acknowledgment that newly arrived data requires is not delayed, even if an earlier one was.
         let delay_ns = match self.waiting_ack_ns.take() {
             Some((since_ns, _)) if self.last_data_ns != now_ns => now_ns - since_ns,
@@ -297,8 +268,7 @@ impl Receiver {
     /// When to wake up: for a delayed acknowledgment, or because reading has reopened a closed window.
     pub fn deadline_ns(&self) -> Option<i64> {
         let delayed = self.waiting_ack_ns.map(|(_, until_ns)| until_ns);
-        let waiting = delayed.into_iter().chain(self.sacks_wait_until_ns);
-        waiting.chain(self.window_opens_ns()).min()
+        delayed.into_iter().chain(self.window_opens_ns()).min()
     }
 
     fn window_opens_ns(&self) -> Option<i64> {
@@ -320,9 +290,7 @@ impl Receiver {
     /// True where an acknowledgment is due at this time.
     pub fn on_timer(&mut self, now_ns: i64) -> bool {
         self.read(now_ns);
-        let delayed_until_ns = self.waiting_ack_ns.map(|(_, until_ns)| until_ns);
-        let delayed = (delayed_until_ns.into_iter().chain(self.sacks_wait_until_ns))
-            .any(|until_ns| until_ns <= now_ns);
+        let delayed = (self.waiting_ack_ns).is_some_and(|(_, until_ns)| until_ns <= now_ns);
         let closed = self.advertised.saturating_sub(self.next) < self.worthwhile_window();
         delayed || (closed && self.free_bytes() >= self.worthwhile_window())
     }
@@ -351,34 +319,6 @@ mod tests {
         assert!(!receiver.on_data(10, 201, 301));
         assert_eq!(receiver.deadline_ns(), Some(40_000_010));
         assert!(receiver.on_timer(40_000_010));
-    }
-
-    #[test]
-    fn of_data_beyond_a_hole_three_are_acknowledged_at_once_and_the_rest_together() {
-        let config = ReceiverConfig {
-            sacks_wait_ns: Some(1_000_000),
-            quick_acks: 0,
-            ..ReceiverConfig::default()
-        };
-        let mut receiver = Receiver::new(config, 100);
-        for number in 1..=3 {
-            assert!(receiver.on_data(number, number as u64 * 100 + 1, number as u64 * 100 + 101));
-            assert_eq!(receiver.acknowledge(number).acknowledgment, 1);
-        }
-        assert!(!receiver.on_data(10, 401, 501));
-        assert!(!receiver.on_data(20, 501, 601));
-        assert_eq!(receiver.deadline_ns(), Some(1_000_010));
-        assert!(!receiver.on_timer(1_000_009));
-        assert!(receiver.on_timer(1_000_010));
-        assert_eq!(
-            receiver.acknowledge(1_000_010).sack.as_slice(),
-            [(101, 601)]
-        );
-        assert_eq!(receiver.deadline_ns(), None);
-        // The hole is filled at once, and the next one counts anew.
-        assert!(receiver.on_data(2_000_000, 1, 101));
-        assert_eq!(receiver.acknowledge(2_000_000).acknowledgment, 601);
-        assert!(receiver.on_data(2_000_001, 701, 801));
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn connection(setting: &Setting, number: usize, flow: &Flow, random: &mut Random
     let [_, _, high, low] = (number as u32 + 2).to_be_bytes();
     FlowConfig {
         sender: flow.sender(),
-        receiver: flow.receiver(setting.round_trip_ns + flow.extra_rtt_ns),
+        receiver: flow.receiver(),
         application: application(setting, flow),
         client: [198, 18, high, low],
         server: [198, 19, 0, 1],

@@ -6,9 +6,6 @@ use whydrop_path::PathSpec;
 
 /// Beyond the distance of packets of one burst, and short against round trips.
 const OFFLOAD_WAITS_NS: i64 = 100_000;
-/// Linux's `tcp_comp_sack_delay_ns`, and its share of a round trip, which is the bound on short paths.
-const SACKS_WAIT_NS: i64 = 1_000_000;
-const SACKS_WAIT_SHARE: i64 = 20;
 
 /// The congestion control of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,14 +122,13 @@ impl Flow {
         }
     }
 
-    pub(crate) fn receiver(&self, round_trip_ns: i64) -> ReceiverConfig {
+    pub(crate) fn receiver(&self) -> ReceiverConfig {
         let standard = ReceiverConfig::default();
         // Simulated senders send whole segments only, so the window has room for two.
         let initial_bytes = standard.initial_window_bytes.max(2 * self.mss_bytes);
         ReceiverConfig {
             segments_per_ack: self.segments_per_ack,
             offload_waits_ns: Some(OFFLOAD_WAITS_NS),
-            sacks_wait_ns: Some(SACKS_WAIT_NS.min(round_trip_ns / SACKS_WAIT_SHARE)),
             buffer_bytes: self.receive_window_bytes.unwrap_or(standard.buffer_bytes),
             initial_window_bytes: (self.receive_window_bytes)
                 .map_or(initial_bytes, |bytes| bytes.min(initial_bytes)),

@@ -57,6 +57,8 @@ _SHORTER = 2
 _LEAST_DURATION_NS = 1_000_000
 # With a change a run ends at so many times the recorded packets.
 _MANY, _MANY_PACKETS = 20, 100_000
+# Of the runs with a change, so many with a parameter at an end of its interval.
+_BOUND_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
         _Settings(was.setting, changed, was.control_from, tuple(changes)),
         was.before,
         None if refusal else after,
+        at_bounds=() if refusal or not changes else _at_bounds(was, changed, changes, runs),
         recorded=was.recorded,
         reproduced=was.reproduced,
         misses=was.misses,
@@ -167,6 +170,20 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
         assumed=was.assumed,
         notes=was.found.notes,
     )
+
+
+def _at_bounds(was: Reproduction, changed: Json, changes: Sequence[str], runs: Runs) -> list[Quantities]:
+    """The medians with the change where a parameter is at an end of its interval, unless the change sets it."""
+    count = math.ceil(_BOUND_SHARE * len(was.before))
+    first, found = RUN_FOR_EACH * len(was.before) + 1, []
+    for element in was.bounds:
+        elements = [element, *was.setting["path"]["elements"][1:]]
+        setting = {**was.setting, "path": {**was.setting["path"], "elements": elements}}
+        at_bound = changed_setting(setting, changes)
+        if at_bound != changed:
+            most = _MANY_PACKETS + _MANY * (was.recorded.packets or 0)
+            found.append(median(runs.of({**at_bound, "most_packets": most}, range(first, first + count))))
+    return found
 
 
 def predict_described(
@@ -246,6 +263,7 @@ def _prediction(
     after: Sequence[Quantities] | None,
     *,
     reproduced: Quantities,
+    at_bounds: Sequence[Quantities] = (),
     recorded: Quantities | None = None,
     misses: tuple[str, ...] = (),
     refusal: str | None = None,
@@ -259,7 +277,9 @@ def _prediction(
     model = _MODEL_OF_BBR if is_bbr else _MODEL
 
     def value(name: str, least: float) -> Value | None:
-        return None if after is None else _value(was, before, after, name, least, model[name])
+        if after is None:
+            return None
+        return _widened(_value(was, before, after, name, least, model[name]), was, before, at_bounds, name, least)
 
     return Prediction(
         readable(settings.before["path"]),
@@ -345,3 +365,13 @@ def _value(
     # What is left of a subtraction is no value.
     bounds = (0.0 if bound < _NOTHING * least else min(bound, most) for bound in (value, low, high))
     return Value(*bounds)
+
+
+def _widened(
+    one: Value, was: Quantities, before: Sequence[Quantities], at_bounds: Sequence[Quantities], name: str, least: float
+) -> Value:
+    """The value with an interval that has those with parameters at the ends of their intervals too."""
+    old = float(np.median([getattr(run, name) for run in before])) + least
+    recorded_value = getattr(was, name) + least
+    others = [max(0.0, recorded_value * (getattr(run, name) + least) / old - least) for run in at_bounds]
+    return Value(one.value, min([one.low, *others]), max([one.high, *others]))

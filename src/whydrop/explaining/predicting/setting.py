@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -60,6 +60,10 @@ _CAKE_BYTES = 4_000_000
 _PERIOD_NS = 20_000_000
 _RED_SPAN = 3.0
 _RED_PROBABILITY = 0.1
+# An interval with an end this far from the value is wide.
+_WIDE = 0.02
+# Parameters of a verdict that elements call otherwise.
+_FIELDS = {"drain_rate_bps": "rate_bps"}
 # Queues; where no loss shows their limit, a fitted path has none.
 QUEUES = ("fifo", "shaper", "tick-shaper")
 _LIMITS = ("limit_packets", "limit_bytes")
@@ -75,10 +79,12 @@ class Candidate:
         setting: the path and the senders.
         assumed: ``limit``: the captures do not show how much its queue can contain; ``law``: of queue management only
             the rate is known.
+        bounds: paths that the captures do not exclude either: with each wide 95 % interval of a parameter at its ends.
     """
 
     setting: Json
     assumed: Assumed
+    bounds: tuple[Json, ...] = ()
 
 
 def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]) -> list[Candidate]:
@@ -106,8 +112,8 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
         for control in controls
         for least_share in least_shares
     ]
-    paths = _paths(found, verdict)
-    return [Candidate(_joined(path, one), assumed) for one in senders for path, assumed in paths]
+    paths, bounds = _paths(found, verdict), tuple(bounding(found, verdict))
+    return [Candidate(_joined(path, one), assumed, bounds) for one in senders for path, assumed in paths]
 
 
 def _joined(path: Json, senders: Json) -> Json:
@@ -162,6 +168,27 @@ def _paths(found: Explained, verdict: Verdict) -> list[tuple[Json, Assumed]]:
             "of a policer, a queue, a shaper or queue management, random loss or no loss at all were expected"
         )
     return [({"elements": [element]}, "law") for element in _managed(verdict, rate.value)]
+
+
+def bounding(found: Explained, verdict: Verdict) -> Iterator[Json]:
+    """The first element of the fitted path with one parameter at an end of its interval, if that is wide.
+
+    Where an interval has no upper end, a rate is bounded by the greatest load that was seen.
+    """
+    if verdict.path is None:
+        return
+    element = verdict.path["elements"][0]
+    for name, parameter in verdict.parameters.items():
+        field = _FIELDS.get(name, name)
+        value = element.get(field)
+        if not value:
+            continue
+        high = parameter.high
+        if high is None and field == "rate_bps":
+            high = max(value, recorded.greatest_load_bps(found))
+        for end in (parameter.low, high):
+            if end and abs(end / value - 1) > _WIDE:
+                yield {**element, field: float(end)}
 
 
 def _has_no_limit(element: Json) -> bool:
@@ -267,8 +294,8 @@ def segments_per_ack(own: DataFrame, acks: DataFrame) -> int:
     if new.is_empty():
         return _LEAST_PER_ACK
     share = new.cum_sum() / new.sum()
-    most_bytes = new.filter(share >= _JOINED_SHARE)[0]
-    segments = round(most_bytes / own["payload_bytes"].max())  # type: ignore[operator]
+    most_bytes = float(new.filter(share >= _JOINED_SHARE)[0])
+    segments = round(most_bytes / float(own["payload_bytes"].max()))  # type: ignore[arg-type]
     return min(max(_LEAST_PER_ACK, segments), _MOST_PER_ACK)
 
 
