@@ -13,7 +13,7 @@ pub fn share(setting: &mut Setting, total_bps: f64) {
     }
 }
 
-/// A connection whose data flow as a fluid.
+/// A connection with data that flow as a fluid.
 struct Fluid {
     start_s: f64,
     /// Bits that are left to send.
