@@ -178,6 +178,15 @@ def test_parameters_with_wide_intervals_bound_the_path() -> None:
     assert [one["burst_bytes"] for one in bounds] == pytest.approx([burst, burst, 1.2 * burst])
 
 
+def test_a_bucket_at_the_end_of_its_interval_passes_a_packet() -> None:
+    found = whydrop.explain(*BOTH)
+    verdict = found.verdicts[0]
+    burst = verdict.parameters["burst_bytes"].value
+    other = dataclasses.replace(verdict, parameters={"burst_bytes": Parameter(burst, 80.0, None)})
+    found.__dict__["verdicts"] = (other,)
+    assert {one["burst_bytes"] for tried in settings(found, ["cubic"], {}) for one in tried.bounds} == {1500.0}
+
+
 def acknowledged(sizes: list[int | None]) -> pl.DataFrame:
     """Acknowledgments of so many segments each, and repeated ones (``None``)."""
     ends, end = [0], 0

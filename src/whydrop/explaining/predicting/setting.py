@@ -113,20 +113,25 @@ def settings(found: Explained, controls: Sequence[str], named: Mapping[int, str]
         for least_share in least_shares
     ]
     paths, bounds = _paths(found, verdict), tuple(bounding(found, verdict))
-    return [Candidate(_joined(path, one), assumed, bounds) for one in senders for path, assumed in paths]
+    return [_candidate(path, one, assumed, bounds) for one in senders for path, assumed in paths]
 
 
-def _joined(path: Json, senders: Json) -> Json:
+def _candidate(path: Json, senders: Json, assumed: Assumed, bounds: Sequence[Json]) -> Candidate:
+    packet_bytes = max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"])
+    # A fitted bucket, or one at an end of its interval, may be smaller than a packet, which no element can pass.
+    elements = [_with_room(one, packet_bytes) for one in path["elements"]]
+    setting = _joined({**path, "elements": elements}, senders, packet_bytes)
+    return Candidate(setting, assumed, tuple(_with_room(one, packet_bytes) for one in bounds))
+
+
+def _joined(path: Json, senders: Json, packet_bytes: int) -> Json:
     """Path and senders; full packets had the least round trip, and their time on the path's link is a part of it."""
     rates_bps = [one["rate_bps"] for one in path["elements"] if "rate_bps" in one and one["element"] not in _BURSTS]
-    packet_bytes = max(flow["mss_bytes"] + flow["header_bytes"] for flow in senders["flows"])
     link_ns = round(sum(packet_bytes * 8e9 / rate_bps for rate_bps in (*rates_bps, senders["line_bps"] or math.inf)))
     round_trip_ns = senders["round_trip_ns"]
     # A part, however slow the link: the least round trip is that of a packet.
     propagation_ns = max(round_trip_ns - link_ns, round_trip_ns // _LEAST_PROPAGATION)
-    # A fitted bucket may be smaller than a packet, which no element can pass.
-    elements = [_with_room(one, packet_bytes) for one in path["elements"]]
-    return {"path": {**path, "elements": elements}, **senders, "round_trip_ns": propagation_ns}
+    return {"path": path, **senders, "round_trip_ns": propagation_ns}
 
 
 def _with_room(element: Json, packet_bytes: int) -> Json:
