@@ -16,6 +16,7 @@ fn setting(field: &Field) -> BoxedStrategy<Value> {
         (_, "Colour") => prop_oneof![Just(Value::from("green")), Just(Value::from("red"))].boxed(),
         ("seed", _) => any::<u64>().prop_map(Value::from).boxed(),
         ("high_ns" | "until_ns", _) => (2_000_000_000u64..1 << 62).prop_map(Value::from).boxed(),
+        ("period_ns", _) => (1_000_000u64..1_000_000_000).prop_map(Value::from).boxed(),
         ("max_packets", _) => number((200.0..1e4).boxed()),
         (name, _) if name.ends_with("_ns") => (1u64..1_000_000_000).prop_map(Value::from).boxed(),
         (_, kind) if kind.contains("u32") => (64u32..9_000).prop_map(Value::from).boxed(),
