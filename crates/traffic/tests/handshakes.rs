@@ -359,7 +359,7 @@ fn clients_with_secrets_of_their_own_are_served_and_counted_by_name() {
 fn a_client_cannot_pose_as_the_responder_to_another_client() {
     let (alice, bob) = (line("alice"), line("bob"));
     // All that bob has: a responder with his secret under the name of alice.
-    let posing = Running::start(&bob.replace("bob", "alice"));
+    let posing = Running::start(&bob.replacen("bob", "alice", 1));
     let message = refusal(&posing.host(Some(&secret_of(&alice))));
     let expected = "does not know this secret of alice";
     assert!(message.contains(expected), "{message}");
@@ -369,7 +369,7 @@ fn a_client_cannot_pose_as_the_responder_to_another_client() {
 fn a_client_cannot_pose_as_another_client() {
     let (alice, bob) = (line("alice"), line("bob"));
     let running = Running::start(&(alice + &bob));
-    let posing = secret_of(&bob.replace("bob", "alice"));
+    let posing = secret_of(&bob.replacen("bob", "alice", 1));
     let message = refusal(&running.host(Some(&posing)));
     assert!(message.contains("different ones"), "{message}");
     wait_for("the count", || running.statistics().wrong_proof == 1);
