@@ -127,8 +127,7 @@ def test_without_a_change_usual_ones_are_tried_and_the_best_comes_first() -> Non
     found = whydrop.predict(*BOTH, runs=4)
     assert {one.changes[0].partition("=")[0] for one in found.tried} == {"pace", "policer.burst", "cc"}
     goodputs = [one.goodput_bps.value for one in found.tried if one.goodput_bps is not None]
-    helps = best(found.tried)
-    assert found.tried[0] == helps[0] if helps else goodputs[0] == pytest.approx(max(goodputs), rel=0.05)
+    assert goodputs[0] == pytest.approx(max(goodputs), rel=0.05)
     assert [one["changes"] for one in found.as_json()["tried"]] == [one.changes for one in found.tried]
 
 

@@ -158,6 +158,7 @@ def test_a_window_that_is_not_used_is_reduced_for_that(lab: Lab) -> None:
             folder = lab.folder / f"idle-{attempt}"
             with iperf3_server(receiver), watched(sender, folder, *OPTIONS, "-i", "20ms") as found:
                 _in_bursts(sender, router, receiver)
+        assert set(causes(found)) <= {"application-limited", "unexplained"}
         told = signals(found)
         assert told["other_reductions"]["application-limited"] > 0
         if told["falls"] == told["falls_attributed"] and not causes(found)["unexplained"]:

@@ -149,7 +149,7 @@ def with_changes(was: Reproduction, changes: Sequence[str], runs: Runs) -> Predi
     elif changes:
         # Other random numbers: where losses fall with the change is not known.
         first = RUN_FOR_EACH * len(was.before) + 1
-        most = _MANY_PACKETS + _MANY * (was.recorded.packets or 0)
+        most = _most_packets(was)
         after = runs.of({**changed, "most_packets": most}, range(first, first + len(was.before)))
         refusal = (
             _nothing_arrives(after)
@@ -181,9 +181,14 @@ def _at_bounds(was: Reproduction, changed: Json, changes: Sequence[str], runs: R
         setting = {**was.setting, "path": {**was.setting["path"], "elements": elements}}
         at_bound = changed_setting(setting, changes)
         if at_bound != changed:
-            most = _MANY_PACKETS + _MANY * (was.recorded.packets or 0)
-            found.append(median(runs.of({**at_bound, "most_packets": most}, range(first, first + count))))
+            bounded = {**at_bound, "most_packets": _most_packets(was)}
+            found.append(median(runs.of(bounded, range(first, first + count))))
     return found
+
+
+def _most_packets(was: Reproduction) -> int:
+    """A run with a change ends at so many packets."""
+    return _MANY_PACKETS + _MANY * (was.recorded.packets or 0)
 
 
 def predict_described(
