@@ -8,6 +8,8 @@ from typing import cast
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whydrop.explaining.explained import Explained
 from whydrop.explaining.predicting.control.laws import LAWS
@@ -212,11 +214,14 @@ def test_few_reductions_without_loss_do_not_name_reno() -> None:
     assert named(Line(UnluckyCdg(SIZE), rtt_ms=40, service_ms=1.5, limit=100).run(2)).name == UNKNOWN
 
 
-def explained(sent: list[tuple[int, int, str]], acks: list[tuple[int, int, int | None]]) -> Explained:
+def explained(
+    sent: list[tuple[int, int, str]], acks: list[tuple[int, int, int | None]], last_bytes: int = SIZE
+) -> Explained:
     """Segments (time, number, kind) and acknowledgments (time, acknowledged segments, segment of a SACK block)."""
+    sizes = [SIZE] * (len(sent) - 1) + [last_bytes]
     tables = {
         "segments": pl.DataFrame(
-            [(0, time_ns, number * SIZE, SIZE, kind) for time_ns, number, kind in sent],
+            [(0, at_ns, number * SIZE, size, kind) for (at_ns, number, kind), size in zip(sent, sizes, strict=True)],
             ("flow", "time_ns", "sequence", "payload_bytes", "kind"),
             orient="row",
         ),
@@ -227,7 +232,7 @@ def explained(sent: list[tuple[int, int, str]], acks: list[tuple[int, int, int |
         ),
         "sacks": pl.DataFrame(
             [(0, time_ns, one * SIZE, (one + 1) * SIZE, False) for time_ns, _, one in acks if one is not None],
-            ("flow", "time_ns", "start", "end", "duplicate"),
+            {"flow": pl.Int64, "time_ns": pl.Int64, "start": pl.Int64, "end": pl.Int64, "duplicate": pl.Boolean},
             orient="row",
         ),
         "flows": pl.DataFrame({"ecn": ["off"]}),
@@ -244,6 +249,34 @@ def test_a_loss_in_a_recovery_begins_the_next_one_at_its_end() -> None:
     seen = sender(explained(sent, acks), 0)
     assert seen is not None
     assert [(ack.time_ns, ack.state) for ack in seen.acks if ack.begins] == [(15, "recovery"), (33, "recovery")]
+
+
+def test_acknowledgments_of_nothing_show_no_sender() -> None:
+    assert sender(explained([(0, 0, "new")], [(1, 0, None)]), 0) is None
+
+
+def test_a_flight_of_less_than_half_a_segment_shows_no_window() -> None:
+    sent = [(0, 0, "new"), (20, 1, "new"), (40, 2, "new")]
+    seen = sender(explained(sent, [(10, 1, None), (30, 2, None)], last_bytes=SIZE // 4), 0)
+    assert seen is not None
+    assert [ack.window for ack in seen.acks] == [1, None]
+
+
+TIMES = st.integers(0, 400)
+KINDS = st.sampled_from(["new", "fast", "timeout", "tail-loss-probe"])
+SENT = st.lists(st.tuples(TIMES, st.integers(0, 60), KINDS), min_size=1, max_size=120)
+ACKED = st.lists(st.tuples(TIMES, st.integers(0, 80), st.none() | st.integers(0, 80)), min_size=1, max_size=120)
+
+
+@given(SENT, ACKED, st.integers(1, SIZE))
+def test_any_packets_and_acknowledgments_have_a_control_or_none_that_is_known(
+    sent: list[tuple[int, int, str]], acks: list[tuple[int, int, int | None]], last_bytes: int
+) -> None:
+    sent = [(at * MS, number, kind) for at, number, kind in sent]
+    seen = sender(explained(sent, [(at * MS, number, one) for at, number, one in acks], last_bytes), 0)
+    if seen is not None:
+        seen.row |= {"ect0": 0, "ce_marked": 0, "packets": len(sent), "retransmitted_by_kind": {}}
+        assert named(seen).name
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class Sender:
 
 
 def sender(found: Explained, flow: int) -> Sender | None:
-    """The sender of a flow; ``None`` without data or acknowledgments."""
+    """The sender of a flow; ``None`` without data or acknowledgments of them."""
     own = pl.col("flow") == flow
     segments = found.table("segments").filter(own).sort("time_ns")
     acks = found.table("acks").filter(own).sort("time_ns")
@@ -86,7 +86,8 @@ def sender(found: Explained, flow: int) -> Sender | None:
         return None
     row = found.table("flows").row(flow, named=True)
     size = int(segments["payload_bytes"].max())  # type: ignore[arg-type]
-    return _Reader(size, segments, acks, sacks, row["ecn"] == "classic").read(row)
+    seen = _Reader(size, segments, acks, sacks, row["ecn"] == "classic").read(row)
+    return seen if seen.acks else None
 
 
 def forget_unfinished(acks: list[Ack]) -> None:
@@ -163,8 +164,7 @@ class _Reader:
                 _, sequence, payload, kind = self.segments[at]
                 self._sent(time_ns, sequence, payload, kind)
         forget_unfinished(self.acks)
-        first = self.acks[0] if self.acks else None
-        initial = -(-first.nxt // self.size) if first else 0
+        initial = -(-self.acks[0].nxt // self.size) if self.acks else 0
         return Sender(self.size, self.acks, initial, row, self.sends)
 
     def _events(self) -> Iterator[tuple[int, bool, int]]:
@@ -206,7 +206,8 @@ class _Reader:
         flight = self.nxt - self.una
         if self.room is not None and flight + 2 * self.size > self.room:
             return
-        last.window = round(flight / self.size)
+        # Less than half of a segment shows what the application had to send.
+        last.window = round(flight / self.size) or None
 
     def _acknowledged(self, time_ns: int, number: int, window: int | None, is_echo: bool) -> None:
         fresh = [block for block in self.blocks.get(time_ns, ()) if block[1] > max(number, self.una)]
