@@ -62,9 +62,13 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     if long_wait_s < SHORTEST_QUEUE_S {
         return None;
     }
+    let usual_wait_s = quantile_of_unsorted(&mut waits, 0.5);
     // packets deep in the queue first: there the scatter of idle delays matters least
     let deep = gaps(passages, &order, 0.3 * long_wait_s);
-    let rough = mean_rate(&deep)?;
+    // those of a hop that pauses waited for the end of the pause, and may be few
+    let usual = gaps(passages, &order, 0.3 * usual_wait_s);
+    let rates = [mean_rate(&deep), agreed_rate(&deep), agreed_rate(&usual)];
+    let rough = most_explaining(passages, rates.into_iter().flatten())?;
     let (idle_wait_s, idle_spread_s) = idle_waits(passages, rough).unwrap_or((0.0, 0.0));
     let surely_queued_s = idle_wait_s + (3.0 * idle_spread_s).max(SHORTEST_QUEUE_S / 10.0);
     let gaps = if surely_queued_s < 0.3 * long_wait_s {
@@ -160,6 +164,31 @@ fn mean_rate(gaps: &[Gap]) -> Option<f64> {
     let bytes: f64 = gaps.iter().map(|gap| gap.bytes).sum();
     let seconds: f64 = gaps.iter().map(|gap| gap.seconds).sum();
     (gaps.len() >= FEWEST_GAPS && seconds > 0.0).then(|| bytes * 8.0 / seconds)
+}
+
+/// Bit/s at which most of the full packets were served, if their gaps agree.
+fn agreed_rate(gaps: &[Gap]) -> Option<f64> {
+    let mode = mode(&sorted_per_byte(gaps)).filter(Mode::is_narrow)?;
+    Some(8.0 / mode.center)
+}
+
+/// The drain rate that explains most of the delays, of these; the first of equally good ones.
+fn most_explaining(passages: &Passages, rates_bps: impl Iterator<Item = f64>) -> Option<f64> {
+    let share = |rate_bps: f64| {
+        let idle_wait_s = idle_waits(passages, rate_bps).map_or(0.0, |(wait_s, _)| wait_s);
+        explained(passages, rate_bps, idle_wait_s)
+    };
+    let scored = rates_bps.map(|rate_bps| (rate_bps, share(rate_bps)));
+    scored
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
+        .map(|(rate_bps, _)| rate_bps)
+}
+
+/// Seconds that each byte of a full packet took, sorted.
+fn sorted_per_byte(gaps: &[Gap]) -> Vec<f64> {
+    let mut per_byte: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
+    per_byte.sort_by(f64::total_cmp);
+    per_byte
 }
 
 /// Median and spread of the delays of packets that find the hop idle, if it drains at `rate_bps`.
@@ -281,9 +310,8 @@ fn rate_of_block(passages: &Passages, block: &[usize]) -> Option<f64> {
 /// they do not agree (timestamp jitter, interrupt coalescing) and only whole runs are usable.
 fn service_rate(gaps: &[Gap]) -> Option<(Interval, f64)> {
     let mean = mean_rate(gaps)?;
-    let mut per_byte: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
-    per_byte.sort_by(f64::total_cmp);
-    let mode = mode(&per_byte).filter(|mode| mode.width < CONCENTRATED * mode.center)?;
+    let per_byte = sorted_per_byte(gaps);
+    let mode = mode(&per_byte).filter(Mode::is_narrow)?;
     let rate = 8.0 / mode.center;
     let longer = 1.0 - mean / rate;
     let earlier = per_byte.partition_point(|gap| *gap < 0.9 * mode.center);
@@ -340,6 +368,12 @@ struct Mode {
     width: f64,
 }
 
+impl Mode {
+    fn is_narrow(&self) -> bool {
+        self.width < CONCENTRATED * self.center
+    }
+}
+
 /// The densest part of sorted values: the shortest interval with a quarter of them (Grübel 1988, "the length
 /// of the shorth", there with one half). Of several equally dense ones that of the smallest values: gaps that
 /// include other packets are longer.
@@ -353,9 +387,8 @@ fn mode(sorted: &[f64]) -> Option<Mode> {
         width: sorted[from + quarter - 1] - sorted[from],
     };
     let all = || (0..=sorted.len() - quarter).map(interval);
-    let narrow = |mode: &Mode| mode.width < CONCENTRATED * mode.center;
     let narrowest = |a: &Mode, b: &Mode| a.width.total_cmp(&b.width);
-    match all().find(narrow) {
+    match all().find(Mode::is_narrow) {
         Some(first) => all()
             .filter(|mode| mode.center < first.center * (1.0 + 2.0 * CONCENTRATED))
             .min_by(narrowest),
@@ -370,9 +403,7 @@ fn mode(sorted: &[f64]) -> Option<Mode> {
 /// satisfies `s / (b + o) = S / (B + o)`.
 fn overhead(gaps: &[Gap]) -> Option<Interval> {
     let largest = gaps.iter().map(|gap| gap.bytes).fold(0.0, f64::max);
-    let mut full: Vec<f64> = full_gaps(gaps).map(|gap| gap.seconds / gap.bytes).collect();
-    full.sort_by(f64::total_cmp);
-    let full = mode(&full).filter(|mode| mode.width < CONCENTRATED * mode.center)?;
+    let full = mode(&sorted_per_byte(gaps)).filter(Mode::is_narrow)?;
     let full_s = full.center * largest;
     let small = |gap: &&Gap| {
         gap.bytes < SMALL * largest && gap.seconds < SMALL * full_s + full.width * largest

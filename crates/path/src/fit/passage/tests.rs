@@ -132,6 +132,43 @@ fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
     assert!(low < 60e6 && 60e6 < high, "{found:?}");
 }
 
+/// A sender that keeps a few packets queued at 20 Mbit/s, and a hop that serves none for 45 ms, twice, and then
+/// all that waited for it at once, as a machine does that others share.
+fn paused() -> Passages {
+    const PAUSE_NS: i64 = 45_000_000;
+    let mut random = Random::new(11);
+    let mut hop = fifo(20 * MBIT, 200, 0);
+    let mut arrivals: Vec<Arrival> = (0..8_000)
+        .map(|packet| Arrival {
+            time_ns: packet * 600_000 + random.below(5 * 600_000) as i64,
+            bytes: 1500,
+        })
+        .collect();
+    arrivals.sort_by_key(|arrival| arrival.time_ns);
+    let mut last_ns = 0;
+    let rows = arrivals.iter().zip(replay(&mut hop, &arrivals));
+    let rows = rows.map(|(arrival, outcome)| {
+        let left_ns = outcome.departure_ns().expect("no queue overflows");
+        let pause_ns = [1_000_000_000, 3_000_000_000]
+            .into_iter()
+            .find(|begin_ns| (*begin_ns..begin_ns + PAUSE_NS).contains(&left_ns));
+        last_ns = (last_ns + 2_000).max(pause_ns.map_or(left_ns, |begin_ns| begin_ns + PAUSE_NS));
+        passage(arrival, Outcome::Departs { time_ns: last_ns }, 0)
+    });
+    Passages::new(rows.collect())
+}
+
+#[test]
+fn a_hop_that_pauses_keeps_its_rate_and_its_short_waits() {
+    let found = measure_departures(&paused()).expect("packets wait");
+    assert!(
+        (found.rate_bps.value / 20e6 - 1.0).abs() < 0.005,
+        "{found:?}"
+    );
+    assert!(found.idle_wait_s < 100e-6, "{found:?}");
+    assert!(found.served > 2_000, "{found:?}");
+}
+
 #[test]
 fn unseen_packets_show_in_the_gaps_that_they_leave() {
     let arrivals = bursts(5, 100, 20_000_000);
