@@ -91,6 +91,18 @@ def test_both_hosts_are_addressable_and_the_programs_status_is_that_of_the_comma
     assert "time=3" in done.stderr
 
 
+def test_the_hosts_receive_packets_on_the_processors_of_their_programs(tmp_path: Path) -> None:
+    queue = "/sys/class/net/eth0/queues/rx-0/rps_cpus"
+    show = f"cat {queue}; grep Cpus_allowed: /proc/self/status"
+    done = emulate("delay:time=0ms", command=show, far=(f"({show}) > far", "sleep 60"), cwd=tmp_path)
+    if "No such file" in done.stderr:
+        pytest.skip("the hosts have no /sys of their own, or a kernel without receive packet steering")
+    assert done.returncode == 0, done.stderr
+    for shown in (done.stdout, (tmp_path / "far").read_text()):
+        receive, programs = (int(line.split()[-1].replace(",", ""), 16) for line in shown.splitlines())
+        assert receive == programs
+
+
 NOBODY = 65534
 
 

@@ -52,6 +52,19 @@ impl Shares {
     }
 }
 
+/// A set of processors as files of the kernel have it: hexadecimal, in groups of 32, the last ones first.
+pub fn mask(set: &CpuSet) -> String {
+    let numbers = || (0..CpuSet::count()).filter(|&number| set.is_set(number) == Ok(true));
+    let mut groups = vec![0u32; numbers().max().unwrap_or(0) / 32 + 1];
+    numbers().for_each(|number| groups[number / 32] |= 1 << (number % 32));
+    let groups: Vec<String> = groups
+        .iter()
+        .rev()
+        .map(|group| format!("{group:08x}"))
+        .collect();
+    groups.join(",")
+}
+
 /// Keeps the calling thread on one processor.
 ///
 /// # Errors
@@ -90,5 +103,17 @@ mod tests {
         assert_eq!(divided(&[0, 1]), ([Some(1), None], vec![0]));
         assert_eq!(divided(&[3, 5, 7]), ([Some(7), None], vec![3, 5]));
         assert_eq!(divided(&[0, 1, 2, 3]), ([Some(2), Some(3)], vec![0, 1]));
+    }
+
+    #[test]
+    fn a_mask_has_a_bit_for_each_processor() {
+        let mask_of = |numbers: &[usize]| {
+            let mut set = CpuSet::new();
+            numbers.iter().for_each(|&number| set.set(number).unwrap());
+            mask(&set)
+        };
+        assert_eq!(mask_of(&[0]), "00000001");
+        assert_eq!(mask_of(&[0, 5, 31]), "80000021");
+        assert_eq!(mask_of(&[1, 32, 71]), "00000080,00000001,00000002");
     }
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns};
 
 use crate::topology::{FAR, Host, NEAR};
@@ -80,7 +81,7 @@ fn enter(namespace: RawFd, name: &CString) -> io::Result<()> {
     let namespace = unsafe { BorrowedFd::borrow_raw(namespace) };
     setns(namespace, CloneFlags::CLONE_NEWNET)?;
     nix::sched::unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS)?;
-    mount(c"sysfs", c"/sys");
+    mount_kernels("sysfs", "/sys");
     // SAFETY: the name has this length; no handler is installed.
     unsafe {
         libc::sethostname(name.as_ptr(), name.as_bytes().len());
@@ -97,19 +98,11 @@ fn enter(namespace: RawFd, name: &CString) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts a file system of the kernel, where it is allowed: in some containers it is not, and programs see the outer one.
-pub fn mount(kind: &std::ffi::CStr, place: &std::ffi::CStr) {
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: strings that end with a zero byte; no data.
-    unsafe {
-        libc::mount(
-            kind.as_ptr(),
-            place.as_ptr(),
-            kind.as_ptr(),
-            flags,
-            std::ptr::null(),
-        );
-    }
+/// Mounts a file system of the kernel, where it is allowed; returns whether it was. In some containers it is not, and
+/// programs see the outer one.
+pub fn mount_kernels(kind: &str, place: &str) -> bool {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some(kind), place, Some(kind), flags, None::<&str>).is_ok()
 }
 
 /// Waits until the host of this namespace has a socket for each of some programs, or they have had the time to open it.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const TPACKET_V2: libc::c_int = 1;
 
 const RING_BYTES: usize = 32 << 20;
+/// Packets on the way to the receiving host, with the kernel's own bytes for each.
+const SEND_BUFFER_BYTES: libc::c_int = 32 << 20;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Header, address and alignment before the frame, and more than an Ethernet header.
 const BEFORE_PACKET_BYTES: usize = 128;
@@ -40,6 +42,7 @@ impl Ring {
         }
         // SAFETY: the descriptor is new.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        enlarge_send_buffer(&socket);
         set(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
         set(&socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
         set(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
@@ -148,13 +151,22 @@ pub struct Outlet {
     socket: OwnedFd,
 }
 
+/// What became of a frame that was handed to the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    Taken,
+    /// The receiving host has not taken enough of the earlier ones: the socket's buffer is full, or the kernel's queue
+    /// of received packets (`net.core.netdev_max_backlog`).
+    NoRoom,
+}
+
 impl Outlet {
     /// Hands a frame to the interface.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel does not take it, and will not.
     #[inline]
-    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+    pub fn send(&self, frame: &[u8]) -> io::Result<Given> {
         // SAFETY: the frame has this length.
         let sent = unsafe {
             libc::send(
@@ -164,9 +176,13 @@ impl Outlet {
                 libc::MSG_DONTWAIT,
             )
         };
-        match sent < 0 {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(()),
+        if sent >= 0 {
+            return Ok(Given::Taken);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOBUFS | libc::EAGAIN) => Ok(Given::NoRoom),
+            _ => Err(error),
         }
     }
 }
@@ -184,12 +200,28 @@ impl Drop for Ring {
     }
 }
 
+/// As far as the user may.
+fn enlarge_send_buffer(socket: &OwnedFd) {
+    for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        let _ = set_of(libc::SOL_SOCKET, socket, option, &SEND_BUFFER_BYTES);
+    }
+}
+
 fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_of(libc::SOL_PACKET, socket, option, value)
+}
+
+fn set_of<T>(
+    level: libc::c_int,
+    socket: &OwnedFd,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: the value has this length.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             std::ptr::from_ref(value).cast(),
             size_of::<T>() as libc::socklen_t,

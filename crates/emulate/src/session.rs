@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
@@ -21,8 +22,8 @@ use serde::Serialize;
 
 use crate::direction::Counts;
 use crate::lateness::Summary;
-use crate::processors::{Shares, stay_on, stay_on_these};
-use crate::programs::{mount, start_far, start_near, wait_for_sockets};
+use crate::processors::{Shares, mask, stay_on, stay_on_these};
+use crate::programs::{mount_kernels, start_far, start_near, wait_for_sockets};
 use crate::rights::enter_namespaces;
 use crate::ring::Ring;
 use crate::settings::Settings;
@@ -134,12 +135,12 @@ impl Session {
     fn run(settings: &Settings, parent: File) -> io::Result<Report> {
         private_mounts()?;
         let directions = settings.directions().map_err(io::Error::other)?;
-        let topology = Topology::make(settings.mtu_bytes)?;
+        let shares = Shares::of_this_process()?;
+        let topology = Topology::make(settings.mtu_bytes, &mask(&shares.programs))?;
         let own: OwnedFd = File::open("/proc/self/ns/net")?.into();
         let [forward, back] = directions;
         let near = Ring::open(topology.to_near, settings.mtu_bytes)?;
         let far = Ring::open(topology.to_far, settings.mtu_bytes)?;
-        let shares = Shares::of_this_process()?;
         let workers = workers(lanes(forward, back, near, far)?, &shares);
         let is_over = &AtomicBool::new(false);
         // No program may send before all threads are ready.
@@ -153,7 +154,7 @@ impl Session {
             let status = Self::run_programs(settings, &topology, &own, parent);
             is_over.store(true, Ordering::Relaxed);
             let joined = threads.into_iter().map(|thread| thread.join());
-            let served: Vec<(Worker, bool)> = joined
+            let served: Vec<Worker> = joined
                 .map(|worker| worker.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
                 .collect();
             Ok(summary(status?, &served))
@@ -205,42 +206,36 @@ impl Session {
 
 /// Changes of mounts stay in this namespace, and `/proc` shows its processes.
 fn private_mounts() -> io::Result<()> {
-    let none = std::ptr::null();
-    let flags = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: strings that end with a zero byte; no data.
-    let done = unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    mount(c"proc", c"/proc");
+    let (none, flags) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+    mount(none, "/", none, flags, none)?;
+    mount_kernels("proc", "/proc");
     Ok(())
 }
 
 fn workers(lanes: [Lane; 2], shares: &Shares) -> Vec<Worker> {
     let awake_ns = shares.emulator[0].map_or(0, |_| AWAKE_NS);
     let [forward, back] = lanes;
-    let of = |lanes| Worker { lanes, awake_ns };
+    let of = |lanes| Worker {
+        lanes,
+        awake_ns,
+        is_realtime: false,
+    };
     match shares.has_two_threads {
         true => vec![of(vec![forward]), of(vec![back])],
         false => vec![of(vec![forward, back])],
     }
 }
 
-/// Runs a worker in this thread; returns it, and whether the thread was ahead of all programs.
-fn served(
-    mut worker: Worker,
-    own: Option<usize>,
-    ready: &Barrier,
-    is_over: &AtomicBool,
-) -> (Worker, bool) {
+/// Runs a worker in this thread; returns it.
+fn served(mut worker: Worker, own: Option<usize>, ready: &Barrier, is_over: &AtomicBool) -> Worker {
     if let Some(number) = own {
         let _ = stay_on(number);
     }
-    let is_realtime = worker.awake_ns > 0 && ahead_of_programs();
+    worker.is_realtime = worker.awake_ns > 0 && ahead_of_programs();
     let _ = prctl::set_timerslack(1);
     ready.wait();
     worker.run(is_over);
-    (worker, is_realtime)
+    worker
 }
 
 /// Puts this thread ahead of the programs, where it may.
@@ -276,8 +271,8 @@ fn end_all() {
     }
 }
 
-fn summary(status: i32, served: &[(Worker, bool)]) -> Report {
-    let lanes = served.iter().flat_map(|(worker, _)| &worker.lanes);
+fn summary(status: i32, served: &[Worker]) -> Report {
+    let lanes = served.iter().flat_map(|worker| &worker.lanes);
     let mut found = lanes.map(|lane| OneWay {
         counts: lane.direction.counts,
         lateness: lane.lateness.summary(),
@@ -287,7 +282,7 @@ fn summary(status: i32, served: &[(Worker, bool)]) -> Report {
         status: Some(status),
         near_to_far: found.next(),
         far_to_near: found.next(),
-        is_realtime: served.iter().all(|&(_, is_realtime)| is_realtime),
+        is_realtime: served.iter().all(|worker| worker.is_realtime),
         threads: served.len(),
     }
 }

@@ -8,10 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
+use nix::mount::umount;
 use nix::sched::{CloneFlags, setns, unshare};
 use whydrop_host::ethtool::Ethtool;
 use whydrop_host::rtnetlink::Netlink;
 use whydrop_sockets::attributes::put;
+
+use crate::programs::mount_kernels;
 
 /// linux/rtnetlink.h
 const NEW_LINK: u16 = 16;
@@ -69,11 +72,12 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Makes the namespaces and the links; the calling thread ends in the emulator's namespace.
+    /// Makes the namespaces and the links; the calling thread ends in the emulator's namespace. `receivers` are the
+    /// processors on which the hosts receive packets ([`mask`](crate::processors::mask)).
     ///
     /// # Errors
     /// The kernel refuses; the error says which step.
-    pub fn make(mtu_bytes: u32) -> io::Result<Topology> {
+    pub fn make(mtu_bytes: u32, receivers: &str) -> io::Result<Topology> {
         let near = fresh()?;
         let far = fresh()?;
         let middle = fresh()?;
@@ -82,6 +86,7 @@ impl Topology {
         for (host, namespace, other) in [(NEAR, &near, FAR), (FAR, &far, NEAR)] {
             setns(namespace, CloneFlags::CLONE_NEWNET)?;
             join(host, other, &middle, mtu_bytes)?;
+            receive_on(receivers);
         }
         setns(&middle, CloneFlags::CLONE_NEWNET)?;
         let mut netlink = Netlink::open(None)?;
@@ -98,6 +103,18 @@ impl Topology {
             to_far: indices[1],
         })
     }
+}
+
+/// Has the host of this namespace receive on these processors, where it may (receive packet steering): its kernel would
+/// work on the emulator's, which hands over the packets, for milliseconds at a time.
+fn receive_on(processors: &str) {
+    // Without a mount of its own, /sys has the interfaces of the machine.
+    if !mount_kernels("sysfs", "/sys") {
+        return;
+    }
+    let queue = format!("/sys/class/net/{INTERFACE}/queues/rx-0/rps_cpus");
+    let _ = fs::write(queue, processors);
+    let _ = umount("/sys");
 }
 
 fn step<T>(name: &str, done: io::Result<T>) -> io::Result<T> {

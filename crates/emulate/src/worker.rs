@@ -9,15 +9,19 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
-use crate::direction::Direction;
+use crate::direction::{Departure, Direction};
 use crate::lateness::Lateness;
 use crate::rests::Rests;
-use crate::ring::{Outlet, Ring};
+use crate::ring::{Given, Outlet, Ring};
 
 /// Packets that are received before those that are due are sent.
 const MOST_AT_ONCE: usize = 16;
 /// How long the end may be overlooked.
 const LONGEST_SLEEP_NS: i64 = 20_000_000;
+/// A packet is offered again for so long: the host's kernel has no room if its processor stands still for a while.
+const LONGEST_WAIT_FOR_ROOM_NS: i64 = 200_000_000;
+/// Shorter rests serve no other program.
+const SHORTEST_REST_NS: i64 = 30_000;
 
 /// A direction between two interfaces, and its lateness.
 pub struct Lane {
@@ -25,6 +29,8 @@ pub struct Lane {
     pub lateness: Lateness,
     from: Ring,
     to: Outlet,
+    /// A packet that is due, but found no room at the receiving host.
+    refused: Option<Departure>,
 }
 
 /// Lanes that one thread serves.
@@ -33,6 +39,8 @@ pub struct Worker {
     /// After a packet, and before a departure, the thread does not sleep for this long: to be woken takes longer than
     /// packets may be late.
     pub awake_ns: i64,
+    /// The thread runs ahead of all programs, with others of its kind on the same processor in turns.
+    pub is_realtime: bool,
 }
 
 impl Worker {
@@ -54,7 +62,8 @@ impl Worker {
             let left_ns = self.next_ns().saturating_sub(now_ns);
             let is_awake = now_ns.saturating_sub(active_ns) < self.awake_ns;
             let sleep_ns = match is_awake || left_ns < self.awake_ns {
-                // Without a packet it rests, if it has to.
+                // Without a packet it rests, if it has to, and for as long as another program needs to run at all.
+                true if left_ns < SHORTEST_REST_NS => 0,
                 true => rests.owed_ns().min(left_ns),
                 false => left_ns - self.awake_ns,
             };
@@ -62,7 +71,11 @@ impl Worker {
                 self.sleep(sleep_ns);
                 rests.slept(clock::now_ns());
             }
-            std::hint::spin_loop();
+            match self.is_realtime {
+                true => std::thread::yield_now(),
+                // A program would have the processor for a whole slice of time.
+                false => std::hint::spin_loop(),
+            }
         }
         for lane in &mut self.lanes {
             lane.direction.counts.lost_by_emulator += lane.from.dropped();
@@ -72,7 +85,7 @@ impl Worker {
     /// When any lane next has to decide or to send.
     fn next_ns(&self) -> i64 {
         let all = self.lanes.iter();
-        let all = all.filter_map(|lane| lane.direction.next_ns());
+        let all = all.filter_map(Lane::next_ns);
         all.min().unwrap_or(i64::MAX)
     }
 
@@ -103,7 +116,14 @@ impl Lane {
             lateness: Lateness::default(),
             from,
             to,
+            refused: None,
         }
+    }
+
+    /// When it next has to decide or to send, if no packet arrives before.
+    fn next_ns(&self) -> Option<i64> {
+        let refused = self.refused.map(|departure| departure.due_ns);
+        refused.or_else(|| self.direction.next_ns())
     }
 
     fn step(&mut self, now_ns: i64, to_monotonic_ns: i64) -> bool {
@@ -121,9 +141,15 @@ impl Lane {
 
     fn send_due(&mut self, now_ns: i64) -> usize {
         let mut sent = 0;
-        while let Some(departure) = self.direction.due(now_ns) {
-            self.lateness.record(clock::now_ns() - departure.due_ns);
-            let is_delivered = self.to.send(self.direction.frame(departure)).is_ok();
+        while let Some(departure) = self.refused.take().or_else(|| self.direction.due(now_ns)) {
+            let late_ns = clock::now_ns() - departure.due_ns;
+            let given = self.to.send(self.direction.frame(departure));
+            if matches!(given, Ok(Given::NoRoom)) && late_ns < LONGEST_WAIT_FOR_ROOM_NS {
+                self.refused = Some(departure);
+                break;
+            }
+            self.lateness.record(late_ns);
+            let is_delivered = matches!(given, Ok(Given::Taken));
             self.direction.sent(departure, is_delivered);
             sent += 1;
         }
