@@ -371,6 +371,14 @@ def test_a_sender_that_its_receiver_limits_is_unknown() -> None:
     assert named(seen).why == "limited by receive-window"
 
 
+def test_a_sender_of_l4s_has_none_of_the_names() -> None:
+    seen = paced(80, (1.25, 0.75, 1, 1, 1, 1, 1, 1))
+    assert named(seen).name == "bbr"
+    seen.row |= {"packets": 3000, "ect1": 2990}
+    found = named(seen)
+    assert (found.name, "ECT(1)" in found.why) == (UNKNOWN, True)
+
+
 def paced(rounds: int, gains: tuple[float, ...]) -> Sender:
     """A sender with a rate for each round trip of 50 ms: so many segments for a gain of 1."""
     sends: list[tuple[int, int]] = []
