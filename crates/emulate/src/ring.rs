@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const TPACKET_V2: libc::c_int = 1;
 
 const RING_BYTES: usize = 32 << 20;
-/// Packets on the way to the receiving host, with the kernel's own bytes for each.
+/// Packets that the receiving host has not taken yet, with the kernel's own bytes for each.
 const SEND_BUFFER_BYTES: libc::c_int = 32 << 20;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Header, address and alignment before the frame, and more than an Ethernet header.
