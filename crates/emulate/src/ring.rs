@@ -151,7 +151,7 @@ pub struct Outlet {
     socket: OwnedFd,
 }
 
-/// What became of a frame that was handed to the interface.
+/// The fate of a frame that was handed to the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Given {
     Taken,
