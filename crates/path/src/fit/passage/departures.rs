@@ -65,10 +65,9 @@ pub fn measure_departures(passages: &Passages) -> Option<Departures> {
     let usual_wait_s = quantile_of_unsorted(&mut waits, 0.5);
     // packets deep in the queue first: there the scatter of idle delays matters least
     let deep = gaps(passages, &order, 0.3 * long_wait_s);
-    // those of a hop that pauses waited for the end of the pause, and may be few
+    // unless most of the queued packets leave at one rate: the deepest may have waited for the end of a pause
     let usual = gaps(passages, &order, 0.3 * usual_wait_s);
-    let rates = [mean_rate(&deep), agreed_rate(&deep), agreed_rate(&usual)];
-    let rough = most_explaining(passages, rates.into_iter().flatten())?;
+    let rough = steady_rate(&usual).or_else(|| mean_rate(&deep))?;
     let (idle_wait_s, idle_spread_s) = idle_waits(passages, rough).unwrap_or((0.0, 0.0));
     let surely_queued_s = idle_wait_s + (3.0 * idle_spread_s).max(SHORTEST_QUEUE_S / 10.0);
     let gaps = if surely_queued_s < 0.3 * long_wait_s {
@@ -166,22 +165,10 @@ fn mean_rate(gaps: &[Gap]) -> Option<f64> {
     (gaps.len() >= FEWEST_GAPS && seconds > 0.0).then(|| bytes * 8.0 / seconds)
 }
 
-/// Bit/s at which most of the full packets were served, if their gaps agree.
-fn agreed_rate(gaps: &[Gap]) -> Option<f64> {
-    let mode = mode(&sorted_per_byte(gaps)).filter(Mode::is_narrow)?;
-    Some(8.0 / mode.center)
-}
-
-/// The drain rate that explains most of the delays, of these; the first of equally good ones.
-fn most_explaining(passages: &Passages, rates_bps: impl Iterator<Item = f64>) -> Option<f64> {
-    let share = |rate_bps: f64| {
-        let idle_wait_s = idle_waits(passages, rate_bps).map_or(0.0, |(wait_s, _)| wait_s);
-        explained(passages, rate_bps, idle_wait_s)
-    };
-    let scored = rates_bps.map(|rate_bps| (rate_bps, share(rate_bps)));
-    scored
-        .reduce(|best, next| if next.1 > best.1 { next } else { best })
-        .map(|(rate_bps, _)| rate_bps)
+/// Bit/s if service times of full packets agree and no other traffic was served.
+fn steady_rate(gaps: &[Gap]) -> Option<f64> {
+    let (rate_bps, unseen_share) = service_rate(gaps)?;
+    (unseen_share == 0.0).then_some(rate_bps.value)
 }
 
 /// Seconds that each byte of a full packet took, sorted.

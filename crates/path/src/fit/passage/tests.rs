@@ -191,6 +191,30 @@ fn unseen_packets_show_in_the_gaps_that_they_leave() {
 }
 
 #[test]
+fn a_queue_full_of_other_traffic_has_no_long_idle_delay() {
+    // bursts of one to three packets, and twice as many packets of others that leave before the second point
+    let mut random = Random::new(12);
+    let other = (0..10_000i64).map(|packet| (packet * 440_000, false));
+    let seen = (0..2_500i64).flat_map(|burst| {
+        let time_ns = burst * 1_760_000 + random.below(1_500_000) as i64;
+        (0..=random.below(3) as i64).map(move |packet| (time_ns + packet * 12_000, true))
+    });
+    let mut all: Vec<(i64, bool)> = other.chain(seen).collect();
+    all.sort_by_key(|(time_ns, _)| *time_ns);
+    let arrivals: Vec<Arrival> = (all.iter())
+        .map(|&(time_ns, _)| Arrival {
+            time_ns,
+            bytes: 1500,
+        })
+        .collect();
+    let mut hop = fifo(40 * MBIT, 60, 0);
+    let passages = passages(&arrivals, &mut hop, |index| all[index].1, || 0);
+    let found = measure_departures(&passages).expect("packets wait");
+    assert!((found.unseen_share - 2.0 / 3.0).abs() < 0.05, "{found:?}");
+    assert!(found.idle_wait_s < 0.2 * found.long_wait_s, "{found:?}");
+}
+
+#[test]
 fn random_scatter_of_transit_times_is_no_queue() {
     let mut random = Random::new(7);
     let arrivals = bursts(6, 60, 20_000_000);
