@@ -14,6 +14,7 @@ use super::{Description, Hypothesis, Parameters, Patterns, Weight};
 use crate::observe::{Exact, Observation, Thinning};
 use crate::quantities::{Scale, drain_rate, most_counted};
 use crate::thresholds::*;
+pub use exact_limit::between;
 use limit::queue_limit;
 
 pub struct FullQueue;
@@ -200,7 +201,8 @@ fn veto(seen: &Observation) -> Option<Fact> {
         let others = || beside_queue(seen, exact).map(|(_, why)| why);
         let early = || drops_early(seen).then(|| exact.early_reason());
         let lets_in = exact.lets_in().then(|| exact.early_reason());
-        others().or(lets_in).or_else(early)
+        let misses = || exact.full_queue_misses.clone();
+        others().or(lets_in).or_else(misses).or_else(early)
     });
     exactly.or_else(|| policer::stands(seen).then(|| no_queue(seen)))
 }

@@ -6,7 +6,7 @@ use whydrop_verdict::{Cause, Fact, fact};
 use super::Hop;
 use super::models::{Replay, replay_over};
 use crate::cause::policer::dropping_bucket;
-use crate::cause::{Outcome, describe};
+use crate::cause::{Outcome, describe, queue};
 use crate::document::{Verdict, in_thousandths};
 use crate::fitted_path::{fifo, fitted_element};
 use crate::observe::{Exact, Observation};
@@ -64,6 +64,19 @@ pub(crate) fn hop_verdict(
             .collect();
     }
     (verdict, replays)
+}
+
+/// The reason that no full queue dropped few packets: the best of its variants drops others only. A full queue finds
+/// at least some of them, however unsure its parameters are.
+pub(crate) fn full_queue_misses(seen: &Observation) -> Option<Fact> {
+    let exact = (seen.exact.as_ref()).filter(|exact| exact.is_full_queue_unsure())?;
+    let (parameters, basis) = queue::between(seen, exact)?;
+    let overhead = basis.map_or(0, |basis| basis.overhead_bytes());
+    let value = |name: &str| parameters.get(name).map(|parameter| parameter.value);
+    let hop = &Hop { seen, exact };
+    let element = winner(Cause::DeepQueue, hop, &value)?.with_overhead(overhead);
+    let best = best_variant(hop, element, &value).replay;
+    (best.dropped > 0 && best.hits == 0).then(|| misses_why(&best, "full-queue-misses"))
 }
 
 fn where_lost(exact: &Exact) -> Fact {

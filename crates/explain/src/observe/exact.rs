@@ -39,6 +39,8 @@ pub struct Exact {
     pub noise_s: f64,
     /// Share of the packets that either capture lacks.
     pub missed_share: f64,
+    /// The reason that no full queue dropped the packets, though those that it dropped found about the same queued.
+    pub full_queue_misses: Option<Fact>,
     /// Buckets that were replayed, by rate and limit: several causes ask for the same.
     pub replayed: RefCell<Vec<(f64, f64, BucketReplay)>>,
 }
@@ -116,7 +118,17 @@ impl Exact {
     /// maximum.
     pub fn drops_when_full(&self) -> bool {
         let backlog = self.backlog.as_ref().filter(|_| self.departures.is_some());
-        backlog.is_some_and(|backlog| full_queue(backlog, self.passages.lost_share()))
+        self.full_queue_misses.is_none()
+            && backlog.is_some_and(|backlog| full_queue(backlog, self.passages.lost_share()))
+    }
+
+    /// True if the losses are few, so that what they found queued may look like a full queue by chance, and a replay
+    /// of one can refute it.
+    pub fn is_full_queue_unsure(&self) -> bool {
+        let few = FEWEST_LOSSES as usize..FEWEST_TO_VARY;
+        self.sees_all()
+            && self.thinning.is_none()
+            && (self.backlog.as_ref()).is_some_and(|backlog| few.contains(&backlog.losses))
     }
 
     /// Share of the losses that a full queue accounts for, as a confidence in it.

@@ -3,7 +3,7 @@
 
 use whydrop_path::fit::Seen;
 use whydrop_path::fit::passage::{Passage, Passages};
-use whydrop_path::{Arrival, Fifo, InService, Limit, PathElement, Policer, replay};
+use whydrop_path::{Arrival, CoDel, Fifo, InService, Limit, PathElement, Policer, replay};
 
 use super::exact::*;
 use super::*;
@@ -30,8 +30,15 @@ fn bursts() -> Vec<Arrival> {
 
 /// The hop formed by an element, 5 ms long; `lost` selects further packets that it drops.
 fn hop_of(element: &mut dyn PathElement, lost: impl Fn(Arrival) -> bool) -> Observation {
-    let arrivals = bursts();
-    let outcomes = replay(element, &arrivals);
+    hop_over(&bursts(), element, lost)
+}
+
+fn hop_over(
+    arrivals: &[Arrival],
+    element: &mut dyn PathElement,
+    lost: impl Fn(Arrival) -> bool,
+) -> Observation {
+    let outcomes = replay(element, arrivals);
     let passage = |(index, outcome): (usize, whydrop_path::Outcome)| {
         let arrival = arrivals[index];
         let out_ns = outcome.departure_ns().filter(|_| !lost(arrival));
@@ -82,6 +89,41 @@ fn queued() -> Observation {
     let limit = Limit::packets(30);
     let mut queue = Fifo::new(RATE_BPS, limit).with_in_service(InService::Counted);
     hop_of(&mut queue, |_| false)
+}
+
+fn queue_of(packets: u64) -> Fifo {
+    Fifo::new(RATE_BPS, Limit::packets(packets)).with_in_service(InService::Counted)
+}
+
+#[test]
+fn few_losses_of_a_full_queue_are_among_those_of_its_replay() {
+    let hops = (20..60).map(|packets| hop_of(&mut queue_of(packets), |_| false));
+    let few: Vec<Observation> = hops
+        .filter(|hop| (3..10).contains(&hop.totals.lost))
+        .collect();
+    assert!(!few.is_empty());
+    assert!(few.iter().all(|hop| exact(hop).full_queue_misses.is_none()));
+}
+
+#[test]
+fn few_losses_of_queue_management_are_not_those_of_a_full_queue() {
+    // half a second at 22 Mbit/s, in which the queue grows by 50 ms, and two seconds at 10 Mbit/s
+    let fast = (0..900).map(|packet| packet * 545_000);
+    let slow = (0..1_700).map(|packet| 500 * MS + packet * 1_200_000);
+    let arrivals: Vec<Arrival> = fast
+        .chain(slow)
+        .map(|time_ns| Arrival {
+            time_ns,
+            bytes: BYTES,
+        })
+        .collect();
+    let mut managed = CoDel::new(RATE_BPS, Limit::packets(1_000));
+    let hop = hop_over(&arrivals, &mut managed, |_| false);
+    assert!((3..10).contains(&hop.totals.lost), "{}", hop.totals.lost);
+    assert!(exact(&hop).full_queue_misses.is_some());
+    let (_, found) = judged(hop);
+    let queues = [Cause::ShallowQueue, Cause::DeepQueue];
+    assert!(!queues.contains(&found.cause), "{found:?}");
 }
 
 #[test]
