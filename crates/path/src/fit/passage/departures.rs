@@ -306,6 +306,11 @@ fn service_rate(gaps: &[Gap]) -> Option<(Interval, f64)> {
     if longer.abs() > UNSEEN && !unseen {
         return None;
     }
+    // timestamps in whole microseconds make two values equally dense: the median is that of most packets
+    let rate = match unseen {
+        true => rate,
+        false => 8.0 / quantile(&per_byte, 0.5),
+    };
     let error = (mode.width / mode.center).max(if unseen { 0.005 } else { longer.abs() });
     let interval = Interval {
         value: rate,

@@ -132,6 +132,23 @@ fn timestamp_noise_moves_the_rate_by_less_than_a_hundredth() {
     assert!(low < 60e6 && 60e6 < high, "{found:?}");
 }
 
+#[test]
+fn the_rate_is_that_of_most_packets_where_a_few_gaps_are_equal() {
+    // 600 us for a packet, to 0.1 us; of eight gaps, three are 599 us exactly and one is 603 us
+    let mut late_ns = [3_000, 2_000, 1_000, 0, 100, 0, 100, 0].into_iter().cycle();
+    let passages = passages(
+        &full(bursts(9, 60, 20_000_000)),
+        &mut fifo(20 * MBIT, 10_000, 0),
+        |_| true,
+        || late_ns.next().unwrap_or_default(),
+    );
+    let found = measure_departures(&passages).expect("packets wait");
+    assert!(
+        (found.rate_bps.value / 20e6 - 1.0).abs() < 5e-4,
+        "{found:?}"
+    );
+}
+
 /// A sender that keeps a few packets queued at 20 Mbit/s, and a hop that serves none for 45 ms, twice, and then
 /// all that waited for it at once, as a machine does that others share.
 fn paused() -> Passages {
