@@ -193,6 +193,14 @@ def test_a_reader_that_stops_early_causes_no_complaint():
     assert "policer" in done.stdout
 
 
+@pytest.mark.parametrize(("closed", "shown"), [("<&- >&-", ""), ("<&- 2>&-", '"verdicts"')])
+def test_streams_that_the_caller_closed_are_no_mistake(closed: str, shown: str):
+    command = f"{sys.executable} -m whydrop explain --json {POLICED} {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shown in done.stdout
+
+
 def on_a_terminal(columns: int, **environment: str) -> str:
     """The output of explain on a terminal of so many columns."""
     leader, follower = pty.openpty()

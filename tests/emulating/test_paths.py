@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import whydrop
 from whydrop.emulating.setting import trace_of
 from whydrop.explaining.predicting.described import PathError, of_file, of_text
 
@@ -56,6 +57,12 @@ def test_a_mistake_in_a_file_names_the_file_and_what_was_expected(tmp_path: Path
 def test_a_text_that_is_no_path_is_refused() -> None:
     with pytest.raises(PathError, match="burst"):
         of_text("policer:rate=20M")
+
+
+@pytest.mark.parametrize("rtt_s", [-0.005, 1e30])
+def test_a_round_trip_that_no_path_has_is_refused(rtt_s: float) -> None:
+    with pytest.raises(whydrop.Error, match="expected a time from 0 to 60 s"):
+        whydrop.emulate("line:rate=1G", rtt_s=rtt_s, command=["true"])
 
 
 def test_a_trace_has_a_time_a_line(tmp_path: Path) -> None:

@@ -158,15 +158,14 @@ pub enum Given {
     /// The receiving host has not taken enough of the earlier ones: the socket's buffer is full, or the kernel's queue
     /// of received packets (`net.core.netdev_max_backlog`).
     NoRoom,
+    /// For another reason.
+    Refused,
 }
 
 impl Outlet {
     /// Hands a frame to the interface.
-    ///
-    /// # Errors
-    /// The kernel does not take it, and will not.
     #[inline]
-    pub fn send(&self, frame: &[u8]) -> io::Result<Given> {
+    pub fn send(&self, frame: &[u8]) -> Given {
         // SAFETY: the frame has this length.
         let sent = unsafe {
             libc::send(
@@ -176,13 +175,12 @@ impl Outlet {
                 libc::MSG_DONTWAIT,
             )
         };
-        if sent >= 0 {
-            return Ok(Given::Taken);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ENOBUFS | libc::EAGAIN) => Ok(Given::NoRoom),
-            _ => Err(error),
+        match sent < 0 {
+            false => Given::Taken,
+            true => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::ENOBUFS | libc::EAGAIN) => Given::NoRoom,
+                _ => Given::Refused,
+            },
         }
     }
 }

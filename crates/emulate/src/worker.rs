@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::time::TimeSpec;
 
-use crate::clock;
+use crate::clock::{self, WallOffset};
 use crate::direction::{Departure, Direction};
 use crate::lateness::Lateness;
 use crate::rests::Rests;
@@ -18,8 +18,11 @@ use crate::ring::{Given, Outlet, Ring};
 const MOST_AT_ONCE: usize = 16;
 /// How long the end may be overlooked.
 const LONGEST_SLEEP_NS: i64 = 20_000_000;
-/// A packet is offered again for so long: the host's kernel has no room if its processor stands still for a while.
-const LONGEST_WAIT_FOR_ROOM_NS: i64 = 200_000_000;
+/// A refused packet is offered again until it is late by so much. The host's kernel has no room if its processor stands
+/// still for a while; but it refuses in the same words what it will never take, as packets larger than an MTU that the
+/// host has lowered.
+const LONGEST_WAIT_FOR_ROOM_NS: i64 = 20_000_000;
+const OFFERED_AGAIN_NS: i64 = 50_000;
 /// Shorter rests serve no other program.
 const SHORTEST_REST_NS: i64 = 30_000;
 
@@ -29,8 +32,10 @@ pub struct Lane {
     pub lateness: Lateness,
     from: Ring,
     to: Outlet,
-    /// A packet that is due, but found no room at the receiving host.
-    refused: Option<Departure>,
+    /// A packet that is due, but was refused by the receiving host, and when it is offered again.
+    refused: Option<(Departure, i64)>,
+    /// The time of the last arrival: a step of the wall clock must not reorder packets.
+    arrived_ns: i64,
 }
 
 /// Lanes that one thread serves.
@@ -48,15 +53,19 @@ impl Worker {
     pub fn run(&mut self, is_over: &AtomicBool) {
         let mut active_ns = i64::MIN;
         let mut rests = Rests::default();
+        let mut wall = WallOffset::default();
         while !is_over.load(Ordering::Relaxed) {
             let now_ns = clock::now_ns();
             rests.runs(now_ns);
-            if self.step(now_ns) {
+            let is_active = self.step(now_ns, wall.ns());
+            if is_active {
                 active_ns = now_ns;
-                if rests.overdue_ns() > 0 {
-                    std::thread::sleep(Duration::from_nanos(rests.overdue_ns() as u64));
-                    rests.slept(clock::now_ns());
-                }
+            }
+            if rests.overdue_ns() > 0 {
+                std::thread::sleep(Duration::from_nanos(rests.overdue_ns() as u64));
+                rests.slept(clock::now_ns());
+            }
+            if is_active {
                 continue;
             }
             let left_ns = self.next_ns().saturating_sub(now_ns);
@@ -78,7 +87,9 @@ impl Worker {
             }
         }
         for lane in &mut self.lanes {
-            lane.direction.counts.lost_by_emulator += lane.from.dropped();
+            let unread = lane.from.dropped();
+            lane.direction.counts.arrived += unread;
+            lane.direction.counts.lost_by_emulator += unread;
         }
     }
 
@@ -90,8 +101,7 @@ impl Worker {
     }
 
     /// Receives and sends; returns whether there was anything to do.
-    fn step(&mut self, now_ns: i64) -> bool {
-        let to_monotonic_ns = clock::monotonic_minus_wall_ns();
+    fn step(&mut self, now_ns: i64, to_monotonic_ns: i64) -> bool {
         let served = self.lanes.iter_mut();
         // All of them, whatever the first has done.
         served.fold(false, |is_active, lane| {
@@ -117,19 +127,21 @@ impl Lane {
             from,
             to,
             refused: None,
+            arrived_ns: i64::MIN,
         }
     }
 
     /// When it next has to decide or to send, if no packet arrives before.
     fn next_ns(&self) -> Option<i64> {
-        let refused = self.refused.map(|departure| departure.due_ns);
-        refused.or_else(|| self.direction.next_ns())
+        let again_ns = self.refused.map(|(_, again_ns)| again_ns);
+        again_ns.or_else(|| self.direction.next_ns())
     }
 
     fn step(&mut self, now_ns: i64, to_monotonic_ns: i64) -> bool {
         let mut last_ns = now_ns;
         let received = self.from.receive(MOST_AT_ONCE, |wall_ns, frame| {
-            last_ns = wall_ns + to_monotonic_ns;
+            last_ns = self.arrived_ns.max(wall_ns + to_monotonic_ns);
+            self.arrived_ns = last_ns;
             self.direction.arrive(last_ns, frame);
         });
         // Decisions after the last packet may depend on those that are still in the ring.
@@ -141,19 +153,32 @@ impl Lane {
 
     fn send_due(&mut self, now_ns: i64) -> usize {
         let mut sent = 0;
-        while let Some(departure) = self.refused.take().or_else(|| self.direction.due(now_ns)) {
+        while let Some(departure) = self.next_due(now_ns) {
             let late_ns = clock::now_ns() - departure.due_ns;
             let given = self.to.send(self.direction.frame(departure));
-            if matches!(given, Ok(Given::NoRoom)) && late_ns < LONGEST_WAIT_FOR_ROOM_NS {
-                self.refused = Some(departure);
+            if given == Given::NoRoom && late_ns < LONGEST_WAIT_FOR_ROOM_NS {
+                self.refused = Some((departure, now_ns + OFFERED_AGAIN_NS));
                 break;
             }
-            self.lateness.record(late_ns);
-            let is_delivered = matches!(given, Ok(Given::Taken));
-            self.direction.sent(departure, is_delivered);
+            if given == Given::Taken {
+                self.lateness.record(late_ns);
+            }
+            self.direction.sent(departure, given == Given::Taken);
             sent += 1;
         }
         sent
+    }
+
+    /// The packet to hand over now: a refused one before all others.
+    fn next_due(&mut self, now_ns: i64) -> Option<Departure> {
+        match self.refused {
+            Some((_, again_ns)) if again_ns > now_ns => None,
+            Some((departure, _)) => {
+                self.refused = None;
+                Some(departure)
+            }
+            None => self.direction.due(now_ns),
+        }
     }
 }
 

@@ -50,7 +50,7 @@ class Emulate(Command):
               help="A link behind the path, from a trace of mahimahi.")  # fmt: skip
 @click.option("-R", "--reverse", "is_reverse", is_flag=True, help="The path is for packets from far to near.")
 @click.option("--far", multiple=True, metavar="COMMAND", help="Run a program in the far host meanwhile.")
-@click.option("--seed", type=quantities.Whole(0), default="1", metavar="NUMBER", show_default=True,
+@click.option("--seed", type=quantities.Whole(0, 10**18 - 1), default="1", metavar="NUMBER", show_default=True,
               help="Of the path's random numbers.")  # fmt: skip
 @options.as_json
 @click.pass_context
@@ -67,7 +67,7 @@ def command(ctx: click.Context, /, sources: tuple[str, ...], as_json: bool, **gi
     rtt_s = given["rtt_s"] if given["rtt_s"] is not None else setting.rtt_s
     found = Emulation(
         setting.path,
-        ctx.meta[_COMMAND] or [os.environ.get("SHELL", "/bin/sh")],
+        ctx.meta[_COMMAND] or [os.environ.get("SHELL") or "/bin/sh"],
         far=given["far"],
         trace_ms=trace,
         is_reverse=given["is_reverse"],

@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 # The smallest that IPv6 allows, and the largest of Ethernet.
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 1280, 9216
+_MOST_ROUND_TRIP_NS = 60_000_000_000
 # A program that Ctrl-C ended may still write down what it has.
 _MERCY_S = 5.0
 
@@ -58,6 +59,8 @@ class Emulation:
         Raises:
             EmulationError: it cannot be run here.
         """
+        if not 0 <= self.round_trip_ns <= _MOST_ROUND_TRIP_NS:
+            raise EmulationError(f"rtt: {self.round_trip_ns / 1e9:g} s: expected a time from 0 to 60 s")
         with _process() as (process, parent, report):
             try:
                 _send(parent, json.dumps(asdict(self)).encode() + b"\n")

@@ -72,7 +72,7 @@ def control_of(found: Explained, flow: int) -> Control:
 def named(seen: Sender) -> Control:
     """The congestion control of a sender."""
     if _is_l4s(seen.row):
-        return Control(UNKNOWN, (), "its packets are ECT(1), as those of Prague: no such law is known")
+        return Control(UNKNOWN, (), "its packets are ECT(1): L4S controls such as Prague have no law here")
     limiter = _limiter(seen.row)
     # BBR often sends less than its window allows, as an application does.
     if limiter and not (limiter == "application" and has_gain_cycle(seen)):
@@ -89,7 +89,7 @@ def named(seen: Sender) -> Control:
 
 def _is_l4s(row: dict[str, Any]) -> bool:
     """True if most packets say that an L4S congestion control sends them (RFC 9331, section 4.1)."""
-    return 2 * row.get("ect1", 0) > row["packets"]
+    return bool(2 * row.get("ect1", 0) > row["packets"])
 
 
 def _limiter(row: dict[str, Any]) -> str | None:
