@@ -30,9 +30,9 @@ use whydrop_verdict::{Cause, Place, PlaceKind, Quantity};
 
 use crate::cause::judge;
 use crate::document::Verdict;
-use crate::hop::hop_verdict;
+use crate::hop::{self, hop_verdict};
 use crate::observe::totals::Totals;
-use crate::observe::{ByteBasis, HopInput, Observation, laws_of_hop, measure_hop};
+use crate::observe::{ByteBasis, HopInput, Observation, laws_of_hop};
 use crate::verdict::Subject;
 pub use bucket::Bucket;
 use bucket::bucket;
@@ -108,7 +108,7 @@ const LEAST_QUEUE_PACKETS: f64 = 5.0;
 pub fn explain_bursts(packets: &[BurstPacket]) -> Option<Bursts> {
     let passages = passages(packets)?;
     let trains = trains(packets);
-    let mut seen = measure_hop(HopInput {
+    let mut seen = hop::measure(HopInput {
         totals: totals(&passages),
         passages: passages.clone(),
         offloaded: false,

@@ -12,7 +12,7 @@ use std::ops::Deref;
 
 use crate::observe::{Exact, Observation};
 pub use verdict::Replayed;
-pub(crate) use verdict::{full_queue_misses, hop_verdict};
+pub(crate) use verdict::{hop_verdict, measure};
 
 /// An observation between two captures, with its exact part.
 #[derive(Clone, Copy)]

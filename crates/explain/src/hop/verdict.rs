@@ -9,7 +9,7 @@ use crate::cause::policer::dropping_bucket;
 use crate::cause::{Outcome, describe, queue};
 use crate::document::{Verdict, in_thousandths};
 use crate::fitted_path::{fifo, fitted_element};
-use crate::observe::{Exact, Observation};
+use crate::observe::{Exact, HopInput, Observation, measure_hop};
 use crate::thresholds::SUREST;
 use crate::verdict::{Subject, verdict_of};
 
@@ -66,9 +66,19 @@ pub(crate) fn hop_verdict(
     (verdict, replays)
 }
 
+/// Measures a hop, and whether a full queue may have dropped its few losses.
+pub(crate) fn measure(input: HopInput) -> Observation {
+    let mut seen = measure_hop(input);
+    let misses = full_queue_misses(&seen);
+    if let Some(exact) = &mut seen.exact {
+        exact.full_queue_misses = misses;
+    }
+    seen
+}
+
 /// The reason that no full queue dropped few packets: the best of its variants drops others only. A full queue finds
 /// at least some of them, however unsure its parameters are.
-pub(crate) fn full_queue_misses(seen: &Observation) -> Option<Fact> {
+fn full_queue_misses(seen: &Observation) -> Option<Fact> {
     let exact = (seen.exact.as_ref()).filter(|exact| exact.is_full_queue_unsure())?;
     let (parameters, basis) = queue::between(seen, exact)?;
     let overhead = basis.map_or(0, |basis| basis.overhead_bytes());

@@ -15,7 +15,6 @@ use super::observation::Observation;
 use super::totals::Totals;
 use super::trace::measure_trace;
 use super::{line, thinning};
-use crate::hop::full_queue_misses;
 
 /// The input of a hop's measurement.
 pub struct HopInput {
@@ -97,10 +96,6 @@ pub fn measure_hop(input: HopInput) -> Observation {
         full_queue_misses: None,
         replayed: RefCell::default(),
     });
-    let misses = full_queue_misses(&seen);
-    if let Some(exact) = &mut seen.exact {
-        exact.full_queue_misses = misses;
-    }
     seen
 }
 

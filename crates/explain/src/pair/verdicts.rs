@@ -19,12 +19,12 @@ use super::variation;
 use crate::cause::{Outcome, judge as judge_losses, weigh};
 use crate::error::without_verdict;
 use crate::hop::models::Modelled;
-use crate::hop::{Replayed, hop_verdict};
+use crate::hop::{self, Replayed, hop_verdict};
 use crate::limited::Bottleneck;
 use crate::limits::{self, Times};
 use crate::observe::group::Group;
 use crate::observe::totals::{Totals, base_rtt_s, totals};
-use crate::observe::{Exact, HopInput, Observation, laws_of_hop, measure_hop, measure_trace};
+use crate::observe::{Exact, HopInput, Observation, laws_of_hop, measure_trace};
 use crate::one_group::judge_group;
 use crate::parallel::on_all_cores;
 use crate::ranked::{Basis, Ranked};
@@ -222,7 +222,7 @@ fn hop_of(group: &PairGroup, pair: &Pair, passages: &Passages) -> Observation {
         counted.busy_s = counted.union_busy_s;
     }
     let upstream = group.direction.upstream().unwrap_or(0);
-    measure_hop(HopInput {
+    hop::measure(HopInput {
         passages: passages.clone(),
         offloaded: group
             .members

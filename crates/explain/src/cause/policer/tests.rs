@@ -8,8 +8,9 @@ use whydrop_path::{Arrival, CoDel, Fifo, InService, Limit, PathElement, Policer,
 use super::exact::*;
 use super::*;
 use crate::cause::{Outcome, judge};
+use crate::hop;
 use crate::observe::totals::Totals;
-use crate::observe::{HopInput, laws_of_hop, measure_hop};
+use crate::observe::{HopInput, laws_of_hop};
 
 const RATE_BPS: u64 = 20_000_000;
 const BYTES: u32 = 1_500;
@@ -56,7 +57,7 @@ fn hop_over(
         }
     };
     let passages = Passages::new(outcomes.into_iter().enumerate().map(passage).collect());
-    measure_hop(HopInput {
+    hop::measure(HopInput {
         totals: Totals {
             packets: passages.len() as u64,
             data_packets: passages.len() as u64,
