@@ -30,11 +30,13 @@ def emulate(*words: str, command: str, far: tuple[str, ...] = (), cwd: Path) -> 
     return subprocess.run([*given, "--", "sh", "-c", command], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def captured(path: str, folder: Path, *words: str, seconds: int = 4) -> whydrop.Explanation:
-    """The explanation of a transfer over a path, captured in both hosts."""
+def captured(path: str, folder: Path, *words: str, seconds: int = 4, connections: int = 1) -> whydrop.Explanation:
+    """The explanation of transfers over a path, captured in both hosts."""
     tcpdump = "exec tcpdump -i eth0 -s 100 -B 16000 -w"
     far = (f"{tcpdump} far.pcap", "exec iperf3 -s")
-    command = f"{tcpdump.removeprefix('exec ')} near.pcap & sleep 0.5; iperf3 -c $WHYDROP_FAR -t {seconds}"
+    command = (
+        f"{tcpdump.removeprefix('exec ')} near.pcap & sleep 0.5; iperf3 -c $WHYDROP_FAR -t {seconds} -P {connections}"
+    )
     for _ in range(TRIES):
         done = emulate(path, *words, "--json", command=command, far=far, cwd=folder)
         assert done.returncode == 0, done.stderr
@@ -63,8 +65,9 @@ def test_explain_finds_the_queue_that_was_emulated(tmp_path: Path) -> None:
 
 @pytest.mark.needs_program("iperf3", "tcpdump")
 def test_explain_finds_the_codel_that_was_emulated(tmp_path: Path) -> None:
-    # In 5 s CoDel may drop four packets only, and its law does not show.
-    verdict = captured("codel:rate=20M,limit=1000packets", tmp_path, "--rtt", "20ms", seconds=10).verdicts[0]
+    # Of one connection CoDel may drop four packets only, and its law does not show.
+    path = "codel:rate=20M,limit=1000packets"
+    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=8, connections=2).verdicts[0]
     assert (verdict.cause, verdict.family) == ("aqm", "codel")
     assert verdict.parameters["target_s"].value == pytest.approx(5e-3, rel=0.05)
     assert verdict.parameters["interval_s"].value == pytest.approx(0.1, rel=0.05)
@@ -73,7 +76,7 @@ def test_explain_finds_the_codel_that_was_emulated(tmp_path: Path) -> None:
 @pytest.mark.needs_program("iperf3", "tcpdump")
 def test_explain_finds_the_random_early_detection_that_was_emulated(tmp_path: Path) -> None:
     path = "red:rate=20M,min=20packets,max=60packets,max-probability=10%"
-    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=5).verdicts[0]
+    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=5, connections=2).verdicts[0]
     assert (verdict.cause, verdict.family) == ("aqm", "red")
     assert verdict.parameters["drain_rate_bps"].value == pytest.approx(20e6, rel=0.01)
     # The least queue that drops is 20 packets: 12 ms.

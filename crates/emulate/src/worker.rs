@@ -34,7 +34,7 @@ pub struct Lane {
     to: Outlet,
     /// A packet that is due, but was refused by the receiving host, and when it is offered again.
     refused: Option<(Departure, i64)>,
-    /// The time of the last arrival: a step of the wall clock must not reorder packets.
+    /// The time of the last arrival.
     arrived_ns: i64,
 }
 
@@ -140,7 +140,9 @@ impl Lane {
     fn step(&mut self, now_ns: i64, to_monotonic_ns: i64) -> bool {
         let mut last_ns = now_ns;
         let received = self.from.receive(MOST_AT_ONCE, |wall_ns, frame| {
-            last_ns = self.arrived_ns.max(wall_ns + to_monotonic_ns);
+            let stamped_ns = wall_ns + to_monotonic_ns;
+            // A step of the wall clock neither reorders packets nor brings them from the future.
+            last_ns = self.arrived_ns.max(stamped_ns.min(clock::now_ns()));
             self.arrived_ns = last_ns;
             self.direction.arrive(last_ns, frame);
         });
