@@ -5,8 +5,8 @@
 
 Two loads: 10 000 small packets a second over a link, and full packets at 1 Gbit/s through a queue. Before each run a
 loop that only reads the clock, with `SCHED_FIFO` on the emulator's processor, shows for how long that processor stands
-still. It runs for 0.8 s: after a second Linux stops every real-time thread that never sleeps for 50 ms, if other
-programs wait. Needs root and iperf3.
+still. It runs for 0.8 s: after a second without sleep Linux would stop it for 50 ms, if other programs wait. Needs root
+and iperf3.
 """
 
 from __future__ import annotations

@@ -95,6 +95,7 @@ def test_both_hosts_are_addressable_and_the_programs_status_is_that_of_the_comma
     assert "time=3" in done.stderr
 
 
+@pytest.mark.needs_root
 def test_the_hosts_receive_packets_on_the_processors_of_their_programs(tmp_path: Path) -> None:
     queue = "/sys/class/net/eth0/queues/rx-0/rps_cpus"
     show = f"cat {queue}; grep Cpus_allowed: /proc/self/status"

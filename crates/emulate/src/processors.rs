@@ -28,8 +28,7 @@ impl Shares {
     }
 
     fn of(all: CpuSet) -> Shares {
-        let numbers = || (0..CpuSet::count()).filter(|&number| all.is_set(number) == Ok(true));
-        let count = numbers().count();
+        let count = numbers(&all).count();
         let mut shares = Shares {
             emulator: [None; 2],
             has_two_threads: count >= FOR_TWO_THREADS,
@@ -43,7 +42,7 @@ impl Shares {
         for (own, number) in shares
             .emulator
             .iter_mut()
-            .zip(numbers().skip(count - wanted))
+            .zip(numbers(&all).skip(count - wanted))
         {
             *own = Some(number);
             let _ = shares.programs.unset(number);
@@ -52,11 +51,15 @@ impl Shares {
     }
 }
 
+/// The processors of a set, in order.
+fn numbers(set: &CpuSet) -> impl Iterator<Item = usize> {
+    (0..CpuSet::count()).filter(|&number| set.is_set(number) == Ok(true))
+}
+
 /// A set of processors as files of the kernel have it: hexadecimal, in groups of 32, the last ones first.
 pub fn mask(set: &CpuSet) -> String {
-    let numbers = || (0..CpuSet::count()).filter(|&number| set.is_set(number) == Ok(true));
-    let mut groups = vec![0u32; numbers().max().unwrap_or(0) / 32 + 1];
-    numbers().for_each(|number| groups[number / 32] |= 1 << (number % 32));
+    let mut groups = vec![0u32; numbers(set).max().unwrap_or(0) / 32 + 1];
+    numbers(set).for_each(|number| groups[number / 32] |= 1 << (number % 32));
     let groups: Vec<String> = groups
         .iter()
         .rev()

@@ -1,7 +1,7 @@
 //! Rests of a thread that runs ahead of all programs.
 //!
-//! Linux interrupts a real-time thread that never sleeps for 50 ms of each second, if other programs wait for its
-//! processor (`fair_server`). A thread that has slept less than that share for a fifth of a second rests by itself: as
+//! If a real-time thread never sleeps and other programs wait for its processor, Linux interrupts it for 50 ms of each
+//! second (`fair_server`). A thread that has slept less than that share for a fifth of a second rests by itself: as
 //! long in all, but in short pieces, and when no packet is due.
 
 /// In each period the thread rests for this long: more than the share that the kernel sees to.

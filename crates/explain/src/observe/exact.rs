@@ -39,7 +39,7 @@ pub struct Exact {
     pub noise_s: f64,
     /// Share of the packets that either capture lacks.
     pub missed_share: f64,
-    /// The reason that no full queue dropped the packets, though those that it dropped found about the same queued.
+    /// The reason that no full queue dropped the few lost packets, from a replay.
     pub full_queue_misses: Option<Fact>,
     /// Buckets that were replayed, by rate and limit: several causes ask for the same.
     pub replayed: RefCell<Vec<(f64, f64, BucketReplay)>>,

@@ -86,14 +86,12 @@ fn policed() -> Observation {
     hop_of(&mut Policer::new(RATE_BPS, 30_000), |_| false)
 }
 
-fn queued() -> Observation {
-    let limit = Limit::packets(30);
-    let mut queue = Fifo::new(RATE_BPS, limit).with_in_service(InService::Counted);
-    hop_of(&mut queue, |_| false)
-}
-
 fn queue_of(packets: u64) -> Fifo {
     Fifo::new(RATE_BPS, Limit::packets(packets)).with_in_service(InService::Counted)
+}
+
+fn queued() -> Observation {
+    hop_of(&mut queue_of(30), |_| false)
 }
 
 #[test]
