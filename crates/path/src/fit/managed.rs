@@ -5,6 +5,7 @@
 //! is compared with that of a queue that drops when it is full, and with chance.
 
 mod controlled;
+mod episode;
 mod laws;
 mod queue;
 mod red;

@@ -1,5 +1,6 @@
 //! The laws replayed along the observations, with a search for the parameters of each.
 
+use super::episode;
 use super::queue::{Item, Queue};
 use super::{Law, LawFit, Seeing};
 use crate::fit::profile::Interval;
@@ -34,10 +35,14 @@ const INTERVALS_S: [f64; 13] = [
     10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
     500e-3,
 ];
+/// The step of close targets, from the first to the last of the others.
+const CLOSE_STEP: f64 = 1.04;
 /// Largest uncertainty of the due time as a share of an interval: beyond it every drop would be due.
 const MOST_UNCERTAIN: f64 = 2.0;
 /// Factors of each parameter in a finer search around the best.
 const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
+/// The share of their distances in the finest search, of one parameter after the other.
+const FINEST: f64 = 0.2;
 
 impl<'a> Hazards<'a> {
     pub fn new(queues: &'a [Queue], events: usize, packets: usize, seeing: Seeing) -> Self {
@@ -105,15 +110,15 @@ impl<'a> Hazards<'a> {
             }
         };
         search(&TARGETS_S, &INTERVALS_S, &mut best);
+        // beside its narrow peak the likelihood does not show where that is
+        let shown_s = episode::intervals_s(self.queues, self.near_s);
+        search(&close_targets_s(), &shown_s, &mut best);
         let around = |value: f64| FINER.map(|factor| factor * value);
         let rough = best;
         search(&around(rough.1), &around(rough.2), &mut best);
-        let sharp = best;
-        search(
-            &[sharp.1],
-            &around(sharp.2).map(|value| sharp.2 + 0.2 * (value - sharp.2)),
-            &mut best,
-        );
+        let close = |value: f64| around(value).map(|other| value + FINEST * (other - value));
+        search(&close(best.1), &[best.2], &mut best);
+        search(&[best.1], &close(best.2), &mut best);
         let refuted_nats = REFUTED_NATS + doubt_nats(&self.replayed(law, in_all, best.1, best.2));
         let likely = || tried.iter().filter(|one| one.0 > best.0 - refuted_nats);
         // the law is evaluated at a packet's turn: successive delays differ by a packet's service time; and a
@@ -163,6 +168,13 @@ impl<'a> Hazards<'a> {
         let pairs = queue.items.iter().zip(probabilities);
         pairs.filter(|(item, _)| !item.hidden).map(of).sum()
     }
+}
+
+fn close_targets_s() -> Vec<f64> {
+    let first = std::iter::successors(Some(TARGETS_S[0]), |target_s| Some(CLOSE_STEP * target_s));
+    first
+        .take_while(|target_s| *target_s <= TARGETS_S[TARGETS_S.len() - 1])
+        .collect()
 }
 
 /// Log-likelihood of `events` among `packets` at their own rate.
