@@ -21,8 +21,12 @@ fn sawing(seconds: f64) -> Vec<Arrival> {
     arrivals
 }
 
-fn through(mut element: impl PathElement) -> Passages {
-    let arrivals = sawing(40.0);
+fn through(element: impl PathElement) -> Passages {
+    through_for(40.0, element)
+}
+
+fn through_for(seconds: f64, mut element: impl PathElement) -> Passages {
+    let arrivals = sawing(seconds);
     let outcomes = replay(&mut element, &arrivals);
     let passage = |(arrival, outcome): (&Arrival, &Outcome)| Passage {
         arrival_ns: arrival.time_ns,
@@ -54,7 +58,7 @@ fn fitted(element: impl PathElement) -> Management {
 
 #[test]
 fn codel_is_identified_with_its_target_and_interval() {
-    for (target_ms, interval_ms) in [(5, 100), (10, 60)] {
+    for (target_ms, interval_ms) in [(5, 100), (10, 60), (8, 120), (17, 180), (35, 140)] {
         let element = CoDel::new(RATE_BPS, Limit::NONE);
         let found = fitted(element.with_target(target_ms * 1_000_000, interval_ms * 1_000_000));
         let best = found.laws[0];
@@ -68,6 +72,32 @@ fn codel_is_identified_with_its_target_and_interval() {
         assert!(near(best.target_s.value, target_ms), "{best:?}");
         let truth_s = target_ms as f64 * 1e-3;
         assert!(best.target_s.low.unwrap() <= truth_s && truth_s <= best.target_s.high.unwrap());
+        assert!(
+            near(best.interval_s.unwrap().value, interval_ms),
+            "{best:?}"
+        );
+    }
+}
+
+#[test]
+fn parameters_between_those_that_are_tried_first_are_found() {
+    for (seconds, target_ms, interval_ms) in [(4.0, 23, 140), (6.0, 23, 140), (5.0, 35, 180)] {
+        let element = CoDel::new(RATE_BPS, Limit::NONE)
+            .with_target(target_ms * 1_000_000, interval_ms * 1_000_000);
+        let mut passages = through_for(seconds, element);
+        let mut random = Random::new(8);
+        for wait_s in &mut passages.wait_s {
+            *wait_s += random.uniform(0.0, 2e-4);
+        }
+        let seeing = Seeing {
+            noise_s: 1e-4,
+            ..SEEING
+        };
+        let found = fit_management(&passages, seeing).expect("enough is dropped");
+        let best = found.laws[0];
+        assert_eq!(best.law, Law::CoDel, "{found:?}");
+        let near = |value: f64, truth_ms: i64| (value * 1e3 / truth_ms as f64 - 1.0).abs() < 0.04;
+        assert!(near(best.target_s.value, target_ms), "{best:?}");
         assert!(
             near(best.interval_s.unwrap().value, interval_ms),
             "{best:?}"
