@@ -9,6 +9,7 @@ mod episode;
 mod laws;
 mod queue;
 mod red;
+mod search;
 mod tail_drop;
 #[cfg(test)]
 mod tests;

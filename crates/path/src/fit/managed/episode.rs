@@ -6,8 +6,8 @@ use super::queue::Queue;
 const FEWEST_DROPS: usize = 4;
 /// More drops add little: gaps become as short as the uncertainty of their times.
 const MOST_DROPS: usize = 12;
-/// Counts from which an episode may start: soon after another one it starts where that one was (RFC 8289,
-/// section 5.3).
+/// Counts from which an episode may start: one that begins soon after another does not start from 1 (RFC 8289,
+/// section 5).
 const FIRST_COUNTS: std::ops::RangeInclusive<usize> = 1..=4;
 /// Intervals to try, and the factor between those that are not the same.
 const MOST_INTERVALS: usize = 2;
@@ -48,8 +48,8 @@ fn in_order(times_s: &[f64], near_s: f64) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// Number of drops from the first that agree on an interval, if that one makes the count `first_count`, and
-/// the interval.
+/// Number of drops from the first that agree on an interval, and the interval. `first_count`: the count of the
+/// law after the first drop.
 fn agreeing(times_s: &[f64], first_count: usize, near_s: f64) -> Option<(usize, f64)> {
     let most = times_s.len().min(MOST_DROPS);
     // from the first drop to each other one

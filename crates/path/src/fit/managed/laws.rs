@@ -2,6 +2,7 @@
 
 use super::episode;
 use super::queue::{Item, Queue};
+use super::search::{Score, Search, Tried};
 use super::{Law, LawFit, Seeing};
 use crate::fit::profile::Interval;
 
@@ -20,6 +21,8 @@ pub(super) struct Hazards<'a> {
     /// Packets that may have been queued beyond the observed ones: whether a law is idle with a short queue
     /// must not depend on one packet.
     pub(super) unsure_packets: u32,
+    /// Intervals of CoDel that episodes of drops show.
+    shown_intervals_s: Vec<f64>,
 }
 
 /// A parameter's interval ends where the drops become e^2 times less likely: half the 95 % quantile of
@@ -31,18 +34,8 @@ pub(super) const STRAY_SHARE: f64 = 0.05;
 pub(super) const TARGETS_S: [f64; 13] = [
     1e-3, 1.5e-3, 2.5e-3, 4e-3, 5e-3, 6.5e-3, 8e-3, 10e-3, 12.5e-3, 15e-3, 20e-3, 30e-3, 50e-3,
 ];
-const INTERVALS_S: [f64; 13] = [
-    10e-3, 20e-3, 30e-3, 45e-3, 60e-3, 80e-3, 100e-3, 125e-3, 160e-3, 200e-3, 250e-3, 300e-3,
-    500e-3,
-];
-/// The step of close targets, from the first to the last of the others.
-const CLOSE_STEP: f64 = 1.04;
 /// Largest uncertainty of the due time as a share of an interval: beyond it every drop would be due.
 const MOST_UNCERTAIN: f64 = 2.0;
-/// Factors of each parameter in a finer search around the best.
-const FINER: [f64; 9] = [0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2];
-/// The share of their distances in the finest search, of one parameter after the other.
-const FINEST: f64 = 0.2;
 
 impl<'a> Hazards<'a> {
     pub fn new(queues: &'a [Queue], events: usize, packets: usize, seeing: Seeing) -> Self {
@@ -51,11 +44,13 @@ impl<'a> Hazards<'a> {
             .flat_map(|queue| &queue.items)
             .map(|item| item.service_s)
             .fold(0.0, f64::max);
+        let near_s = 2.0 * longest_service_s + 2.0 * seeing.noise_s;
         Self {
             queues,
             events: events as f64,
             packets: packets as f64,
-            near_s: 2.0 * longest_service_s + 2.0 * seeing.noise_s,
+            near_s,
+            shown_intervals_s: episode::intervals_s(queues, near_s),
             noise_s: seeing.noise_s,
             packet_s: longest_service_s,
             unsure_packets: u32::from(seeing.by_acknowledgments),
@@ -77,60 +72,41 @@ impl<'a> Hazards<'a> {
         let are_due = |due: (f64, f64)| {
             due.0 >= 0.3 * self.events && due.0 / due.1.max(1.0) >= self.events / self.packets
         };
-        let mut strict_nats = f64::MIN;
-        let mut score = |target_s: f64, interval_s: f64| {
+        let score = |target_s: f64, interval_s: f64| {
             if interval_s < MOST_UNCERTAIN * self.near_s {
-                return f64::MIN;
+                return Score::NONE;
             }
             let table = self.replayed(law, in_all, target_s, interval_s);
             let each = table.iter();
-            let nats: f64 = each
+            let nats = each
                 .map(|(events, packets)| nats_of_rate(*events, *packets))
                 .sum();
-            if are_due(table[DUE]) {
-                strict_nats = nats.max(strict_nats);
-            }
             // with the true parameters all may seem slightly early, because of the measurement of delays
-            match are_due(near_due(&table)) {
-                true => nats,
-                false => f64::MIN,
+            let if_due = |due| if are_due(due) { nats } else { f64::MIN };
+            Score {
+                nats: if_due(near_due(&table)),
+                strict_nats: if_due(table[DUE]),
             }
         };
-        let mut tried: Vec<(f64, f64, f64)> = Vec::new();
-        let mut best = (f64::MIN, TARGETS_S[4], INTERVALS_S[6]);
-        let mut search = |targets: &[f64], intervals: &[f64], best: &mut (f64, f64, f64)| {
-            for target_s in targets {
-                for interval_s in intervals {
-                    let one = (score(*target_s, *interval_s), *target_s, *interval_s);
-                    tried.push(one);
-                    if one.0 > best.0 {
-                        *best = one;
-                    }
-                }
-            }
-        };
-        search(&TARGETS_S, &INTERVALS_S, &mut best);
-        // beside its narrow peak the likelihood does not show where that is
-        let shown_s = episode::intervals_s(self.queues, self.near_s);
-        search(&close_targets_s(), &shown_s, &mut best);
-        let around = |value: f64| FINER.map(|factor| factor * value);
-        let rough = best;
-        search(&around(rough.1), &around(rough.2), &mut best);
-        let close = |value: f64| around(value).map(|other| value + FINEST * (other - value));
-        search(&close(best.1), &[best.2], &mut best);
-        search(&[best.1], &close(best.2), &mut best);
-        let refuted_nats = REFUTED_NATS + doubt_nats(&self.replayed(law, in_all, best.1, best.2));
-        let likely = || tried.iter().filter(|one| one.0 > best.0 - refuted_nats);
+        let search = Search::new(score, &self.shown_intervals_s);
+        let Tried {
+            target_s,
+            interval_s,
+            ..
+        } = search.best;
+        let refuted_nats =
+            REFUTED_NATS + doubt_nats(&self.replayed(law, in_all, target_s, interval_s));
         // the law is evaluated at a packet's turn: successive delays differ by a packet's service time; and a
         // target is known no better than the delays
         let unsure_s = self.packet_s + self.noise_s;
         let between_looks =
-            |one: &(f64, f64, f64)| [-unsure_s, unsure_s].map(|step_s| (one.1 + step_s).max(0.0));
+            |one: &Tried| [-unsure_s, unsure_s].map(|step_s| (one.target_s + step_s).max(0.0));
+        let likely = || search.likely(refuted_nats);
         LawFit {
             law,
-            nats: strict_nats - self.chance_nats() - self.cost(5.0),
-            target_s: spread(best.1, likely().flat_map(between_looks)),
-            interval_s: Some(spread(best.2, likely().map(|one| one.2))),
+            nats: search.strict_nats() - self.chance_nats() - self.cost(5.0),
+            target_s: spread(target_s, likely().flat_map(between_looks)),
+            interval_s: Some(spread(interval_s, likely().map(|one| one.interval_s))),
         }
     }
 
@@ -168,13 +144,6 @@ impl<'a> Hazards<'a> {
         let pairs = queue.items.iter().zip(probabilities);
         pairs.filter(|(item, _)| !item.hidden).map(of).sum()
     }
-}
-
-fn close_targets_s() -> Vec<f64> {
-    let first = std::iter::successors(Some(TARGETS_S[0]), |target_s| Some(CLOSE_STEP * target_s));
-    first
-        .take_while(|target_s| *target_s <= TARGETS_S[TARGETS_S.len() - 1])
-        .collect()
 }
 
 /// Log-likelihood of `events` among `packets` at their own rate.
