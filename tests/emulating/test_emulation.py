@@ -65,14 +65,14 @@ def test_explain_finds_the_queue_that_was_emulated(tmp_path: Path) -> None:
 
 @pytest.mark.needs_program("iperf3", "tcpdump")
 def test_explain_finds_the_codel_that_was_emulated(tmp_path: Path) -> None:
-    # Of one connection CoDel may drop four packets only, and its law does not show. Delays are those of packets:
-    # a target is found within the time that one takes, and the jitter of this machine.
-    path = "codel:rate=20M,limit=1000packets,target=15ms,interval=150ms"
-    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=8, connections=2).verdicts[0]
+    # Of one connection CoDel may drop four packets only, and its law does not show. No target is known better than
+    # the time of one packet, 0.6 ms, and the jitter of this machine allow: 5 % of a short one is less.
+    path = "codel:rate=20M,limit=1000packets,target=35ms,interval=180ms"
+    verdict = captured(path, tmp_path, "--rtt", "20ms", seconds=8, connections=4).verdicts[0]
     assert (verdict.cause, verdict.family) == ("aqm", "codel")
-    for name, truth_s in (("target_s", 15e-3), ("interval_s", 0.15)):
+    for name, truth_s in (("target_s", 35e-3), ("interval_s", 0.18)):
         found = verdict.parameters[name]
-        assert found.value == pytest.approx(truth_s, rel=0.1)
+        assert found.value == pytest.approx(truth_s, rel=0.05)
         assert found.low is not None
         assert found.high is not None
         assert found.low <= truth_s <= found.high
