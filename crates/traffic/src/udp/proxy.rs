@@ -7,9 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use socket2::Socket;
+
 use super::packet::HEADER_BYTES;
+use super::socket::set_receive_buffer;
 
 const MOST_OVERHEARD: usize = 100;
+/// Holds the packets of seconds: a busy machine may run other processes that long.
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 /// The action of the proxy on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Proxy {
     /// `choose` selects the action for each probe or data packet from its direction (up?) and its number; other packets
     /// pass.
     pub(crate) fn towards(remote: SocketAddr, choose: Choices) -> Proxy {
-        let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let front = open();
         let address = front.local_addr().unwrap();
         let (did, stop) = (
             Arc::<Mutex<Handled>>::default(),
@@ -125,6 +130,12 @@ impl Drop for Proxy {
     }
 }
 
+fn open() -> UdpSocket {
+    let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+    set_receive_buffer(&socket, RECEIVE_BUFFER_BYTES);
+    socket.into()
+}
+
 struct Relay {
     front: UdpSocket,
     remote: SocketAddr,
@@ -148,7 +159,7 @@ impl Relay {
                     continue;
                 };
                 let (back, state) = backs.entry(client).or_insert_with(|| {
-                    let back = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+                    let back = Arc::new(open());
                     back.connect(self.remote).unwrap();
                     back.set_read_timeout(Some(AGAIN)).unwrap();
                     let from = Arc::clone(&back);
@@ -174,7 +185,8 @@ impl Relay {
     }
 
     fn pass(&self, is_up: bool, state: &mut DirectionState, bytes: &[u8], send: &dyn Fn(&[u8])) {
-        let kind = bytes[2];
+        self.forward(is_up, state, bytes, send);
+        // Only now: a replayed copy must not overtake its original, whose answer would go to the attacker.
         if is_up {
             let overheard = &mut self.did.lock().unwrap().overheard;
             overheard.push_back(bytes.to_vec());
@@ -182,6 +194,10 @@ impl Relay {
                 overheard.pop_front();
             }
         }
+    }
+
+    fn forward(&self, is_up: bool, state: &mut DirectionState, bytes: &[u8], send: &dyn Fn(&[u8])) {
+        let kind = bytes[2];
         if bytes.len() < HEADER_BYTES || !(1..=4).contains(&kind) {
             // The end of a flow does not overtake delayed packets: on a busy machine they would count as lost.
             state.release(send);
