@@ -70,12 +70,14 @@ def test_the_sender_s_own_queue_is_the_cause_where_it_refuses_segments(lab: Lab)
         own.tc("qdisc add dev {} parent 1:1 pfifo limit 8")
         with iperf3_server(receiver), watched(sender, lab.folder / "local", *OPTIONS) as found:
             start_iperf3(sender, receiver.address, 3, "-C", "cubic", "-P", "4").wait()
-    counted = causes(found)
+    counted, events = causes(found), found.table("tcp_events")
     assert counted["local-queue"] >= 1
-    assert set(counted) <= {"local-queue", "application-limited"}
-    dropped = found.table("tcp_events").filter(pl.col("event") == "local-drop")
+    assert set(counted) <= {"local-queue", "fast-retransmit", "application-limited"}
+    # The kernel reorders packets when their process moves to another processor; TCP then notices that none was lost.
+    assert counted["fast-retransmit"] <= events.group_by("flow").agg(pl.max("reordering_seen"))["reordering_seen"].sum()
+    dropped = events.filter(pl.col("event") == "local-drop")
     assert dropped.height == last(found, "send_stalls") >= counted["local-queue"]
-    assert last(found, "congestion_signals") == counted["local-queue"]
+    assert last(found, "congestion_signals") == counted["local-queue"] + counted["fast-retransmit"]
 
 
 def _all_figures(sender: Host, receiver: Host, found: Path) -> list[str]:
