@@ -65,7 +65,13 @@ fn agreeing(times_s: &[f64], first_count: usize, near_s: f64) -> Option<(usize, 
         let late_s = |drop| since_first_s(drop) - interval_s(*last) * distances[drop - 1];
         (1..*last).all(|drop| late_s(drop).abs() <= near_s)
     };
-    let last = (FEWEST_DROPS - 1..most).rev().find(agree)?;
+    // Drops at one moment would agree on any short interval.
+    let are_apart = |last: &usize| {
+        let last_gap = ((first_count + last - 1) as f64).sqrt().recip();
+        interval_s(*last) * last_gap > near_s
+    };
+    let mut lasts = (FEWEST_DROPS - 1..most).rev();
+    let last = lasts.find(|last| are_apart(last) && agree(last))?;
     Some((last + 1, interval_s(last)))
 }
 
@@ -100,6 +106,21 @@ mod tests {
             assert_eq!(drops, agree);
             assert!((interval_s / 0.15 - 1.0).abs() < 0.01, "{interval_s}");
         }
+    }
+
+    #[test]
+    fn drops_at_one_moment_show_none_and_hide_none() {
+        let moment = |start_s: f64| (0..20).map(move |drop| start_s + 1e-4 * f64::from(drop));
+        assert!(in_order(&moment(0.0).collect::<Vec<_>>(), NEAR_S).is_empty());
+        let mut times_s: Vec<f64> = moment(0.0).collect();
+        times_s.extend(episode(0.7, 1, 6));
+        times_s.extend(moment(2.0));
+        let most = in_order(&times_s, NEAR_S)
+            .into_iter()
+            .max_by_key(|found| found.0);
+        let (drops, interval_s) = most.unwrap();
+        assert_eq!(drops, 6);
+        assert!((interval_s / 0.15 - 1.0).abs() < 0.01, "{interval_s}");
     }
 
     #[test]
