@@ -85,7 +85,18 @@ _PAIRS = (
     Number("entries", r"^cause right: \d+/(\d+)"),
     Number("policers falsely named", r"where there is none: (\d+)", "lower"),
 )
-_DRAWN_PAIRS = (*_PAIRS, Number("all right", r"all right: (\d+)/"))
+# a row of the table of parameters: how many the truth has, identifiable ones, stated ones, good ones; errors; bounds
+_PARAMETER = r"^\w+_(?:bytes|bps|s|packets) +\d+ +\d+"
+_DRAWN_PAIRS = (
+    *_PAIRS,
+    Number("all right", r"all right: (\d+)/"),
+    Number("laws of queues right", r"law right (\d+)/"),
+    Number("families of queues right", r"family by name (\d+)/"),
+    Number("queues with a law", r"family by name \d+/(\d+)"),
+    Number("parameters good", _PARAMETER + r" +\d+ +(\d+)"),
+    Number("bounds with the truth", _PARAMETER + r".* (\d+)/\d+$"),
+    Number("parameters stated", _PARAMETER + r" +(\d+)"),
+)
 _POLICING = (
     Number("transfers right", r"^policed or not: (\d+) of"),
     Number("entries", r"^policed or not: \d+ of (\d+)"),
