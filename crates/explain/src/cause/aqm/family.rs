@@ -42,6 +42,12 @@ impl Family {
             management.filter(|found| found.laws[0].nats > 0.0 && found.lead_nats() > FAMILY_NATS);
         // queues per flow run CoDel or PIE; RED is only the nearest approximation of another law there
         let found_law = found_law.filter(|found| !(isolates && found.laws[0].law == Law::Red));
+        // the law of FQ-CoDel and that of cake differ only between overloads
+        let is_either = |found: &&Management| {
+            let is_codel = matches!(found.laws[0].law, Law::CoDel | Law::Cobalt);
+            isolates && is_codel && found.cobalt_nats().abs() <= FAMILY_NATS
+        };
+        let found_law = found_law.filter(|found| !is_either(found));
         let family = Self {
             law: found_law.map(|found| found.laws[0]),
             isolates,
@@ -120,6 +126,25 @@ mod tests {
             laws: vec![fit(law, 100.0), fit(rival, 10.0)],
             tail_drop_nats: 0.0,
         }
+    }
+
+    #[test]
+    fn fq_codel_and_cake_are_named_where_one_is_likelier() {
+        let name = |cobalt_nats: f64, isolates: bool| {
+            let mut laws = leading(Law::CoDel);
+            laws.laws[1] = LawFit {
+                law: Law::Cobalt,
+                nats: cobalt_nats,
+                ..laws.laws[0]
+            };
+            laws.laws.sort_by(|a, b| b.nats.total_cmp(&a.nats));
+            Family::of(Some(&laws), isolates).unwrap().name()
+        };
+        assert_eq!(name(90.0, true), "fq-codel");
+        assert_eq!(name(98.0, true), "flow-queueing");
+        assert_eq!(name(102.0, true), "flow-queueing");
+        assert_eq!(name(110.0, true), "cake");
+        assert_eq!(name(102.0, false), "codel");
     }
 
     #[test]

@@ -34,6 +34,10 @@ const AS_GOOD_NATS: f64 = 2.0 * REFUTED_NATS;
 /// Most updates of a controller that are followed: 50 minutes, without the pauses in which its state decays.
 /// Each update is calculated for every particle, form and target, two thousand in all.
 const MOST_LOOKS: f64 = 200_000.0;
+/// Packets that may have been queued beyond those counted: PIE never drops from a queue of up to two average
+/// packets, but some implementations count the packet in transmission too, or link headers. Whether a drop is
+/// possible must not depend on that.
+const UNSURE_PACKETS: u32 = 1;
 /// Shorter targets are below those that a controller with updates every 15 ms can maintain.
 const SHORTEST_TARGET_S: f64 = 4e-3;
 
@@ -58,7 +62,6 @@ impl Hazards<'_> {
                     form: *form,
                     target_s,
                     noise_s: 0.5 * self.near_s,
-                    unsure_packets: self.unsure_packets,
                     stray,
                 };
                 let mut nats = 0.0;
@@ -138,7 +141,6 @@ struct Controlled {
     form: Form,
     target_s: f64,
     noise_s: f64,
-    unsure_packets: u32,
     /// Probability of a drop by another cause.
     stray: f64,
 }
@@ -257,7 +259,7 @@ impl Controlled {
                     to_ns(observed_wait_s(due_ns as f64 * 1e-9))
                 });
                 let spread = matches!(self.form, Form::Pie { spread: true, .. });
-                let probability = pie(control, rules, item, self.unsure_packets, spread);
+                let probability = pie(control, rules, item, spread);
                 if item.chosen || (item.hidden && random.chance(probability)) {
                     control.chosen();
                 }
@@ -286,14 +288,8 @@ impl Controlled {
 }
 
 /// Drop probability of the controller of RFC 8033.
-fn pie(
-    control: &mut PieControl,
-    rules: PieRules,
-    item: &Item,
-    unsure_packets: u32,
-    spread: bool,
-) -> f64 {
-    let backlog_bytes = u64::from(item.before + unsure_packets) * 1_500;
+fn pie(control: &mut PieControl, rules: PieRules, item: &Item, spread: bool) -> f64 {
+    let backlog_bytes = u64::from(item.before + UNSURE_PACKETS) * 1_500;
     control.count(rules, backlog_bytes);
     if spread {
         control.spread(rules, backlog_bytes)

@@ -18,9 +18,6 @@ pub(super) struct Hazards<'a> {
     pub(super) noise_s: f64,
     /// Transmission time of a full packet, seconds.
     pub(super) packet_s: f64,
-    /// Packets that may have been queued beyond the observed ones: whether a law is idle with a short queue
-    /// must not depend on one packet.
-    pub(super) unsure_packets: u32,
     /// Intervals of CoDel that episodes of drops show.
     shown_intervals_s: Vec<f64>,
 }
@@ -53,7 +50,6 @@ impl<'a> Hazards<'a> {
             shown_intervals_s: episode::intervals_s(queues, near_s),
             noise_s: seeing.noise_s,
             packet_s: longest_service_s,
-            unsure_packets: u32::from(seeing.by_acknowledgments),
         }
     }
 
