@@ -25,9 +25,12 @@ fn through(element: impl PathElement) -> Passages {
     through_for(40.0, element)
 }
 
-fn through_for(seconds: f64, mut element: impl PathElement) -> Passages {
-    let arrivals = sawing(seconds);
-    let outcomes = replay(&mut element, &arrivals);
+fn through_for(seconds: f64, element: impl PathElement) -> Passages {
+    passages(element, &sawing(seconds))
+}
+
+fn passages(mut element: impl PathElement, arrivals: &[Arrival]) -> Passages {
+    let outcomes = replay(&mut element, arrivals);
     let passage = |(arrival, outcome): (&Arrival, &Outcome)| Passage {
         arrival_ns: arrival.time_ns,
         bytes: arrival.bytes,
@@ -168,6 +171,42 @@ fn queues_with_random_drops_are_identified_by_the_input_of_the_probability() {
     let red = Red::new(RATE_BPS, Limit::NONE, 10.0, 30.0, 0.1, 3).gentle();
     let found = fitted(red);
     assert_eq!(found.laws[0].law, Law::Red, "{found:?}");
+}
+
+/// PIE on a link so slow that often only two packets are queued: with their headers of 14 bytes, they have more
+/// than 3000 bytes.
+fn slow_pie(seed: u64) -> Management {
+    const SLOWER: i64 = 5;
+    let mut arrivals = sawing(40.0);
+    for arrival in &mut arrivals {
+        arrival.time_ns *= SLOWER;
+    }
+    let rate_bps = RATE_BPS / SLOWER as u64;
+    let pie = Pie::new(rate_bps, Limit::NONE, seed).with_overhead(14);
+    let seeing = Seeing {
+        rate_bps: rate_bps as f64 * 1_500.0 / 1_514.0,
+        ..SEEING
+    };
+    fit_management(&passages(pie, &arrivals), seeing).unwrap()
+}
+
+#[test]
+fn pie_may_drop_where_two_packets_are_more_than_two_average_ones() {
+    let found = slow_pie(3);
+    assert_eq!(found.laws[0].law, Law::Pie, "{found:?}");
+    assert!(found.lead_nats() > 20.0, "{found:?}");
+}
+
+#[test]
+fn the_interval_of_pie_s_target_holds_it_whatever_the_chances() {
+    for seed in 1..=4 {
+        let fit = slow_pie(seed).laws[0];
+        assert_eq!(fit.law, Law::Pie);
+        // The RFC's default.
+        let target_s = 0.015;
+        let (low_s, high_s) = (fit.target_s.low.unwrap(), fit.target_s.high.unwrap());
+        assert!(low_s <= target_s && target_s <= high_s, "{fit:?}");
+    }
 }
 
 #[test]
