@@ -186,7 +186,7 @@ impl Relay {
 
     fn pass(&self, is_up: bool, state: &mut DirectionState, bytes: &[u8], send: &dyn Fn(&[u8])) {
         self.forward(is_up, state, bytes, send);
-        // Only now: a replayed copy must not overtake its original, whose answer would go to the attacker.
+        // Only now: a replayed copy must not overtake its original. The answer to that would go to the attacker.
         if is_up {
             let overheard = &mut self.did.lock().unwrap().overheard;
             overheard.push_back(bytes.to_vec());
