@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import wait_until
+from patience import is_running, wait_until
 from whydrop.runtime import process_groups
 
 
@@ -126,15 +126,7 @@ def test_programs_end_with_who_started_them_however_it_dies_and_what_was_forgott
     process.send_signal(number)
     process.wait()
     try:
-        wait_until(lambda: not runs(child) and not runs(stubborn), "the end of what was started")
-        assert runs(forgotten)
+        wait_until(lambda: not is_running(child) and not is_running(stubborn), "the end of what was started")
+        assert is_running(forgotten)
     finally:
         os.kill(forgotten, signal.SIGKILL)
-
-
-def runs(pid: int) -> bool:
-    """True if a process runs; one that has ended and is not yet reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

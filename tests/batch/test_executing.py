@@ -17,6 +17,7 @@ import pytest
 
 import recordings
 import whydrop
+from patience import is_running
 from whydrop.formats.flent.exporting import as_document
 from whydrop.measure.batch import commands
 from whydrop.measure.batch.batch_file import read
@@ -254,7 +255,7 @@ def watched(tmp_path: Path) -> str:
 
 
 def monitor_is_gone(tmp_path: Path) -> bool:
-    return not _runs(int((tmp_path / "pid").read_text()))
+    return not is_running(int((tmp_path / "pid").read_text()))
 
 
 def test_an_unforeseen_error_ends_monitors_and_runs_post_commands(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
     [(_, outcome)] = summary.outcomes
     assert outcome.message is not None
     assert f"took longer than its timeout_s of {duration(timeout_s)}" in outcome.message
-    wait_until(lambda: not _runs(int((tmp_path / "pid").read_text())))
+    wait_until(lambda: not is_running(int((tmp_path / "pid").read_text())))
 
 
 def has_text(path: Path) -> bool:
@@ -430,14 +431,6 @@ def test_a_command_that_may_not_be_killed_is_named_and_not_waited_for(
     assert f"process {pid} (sleep 1000) is left running" in warning
     assert f"end it by: kill {pid}" in warning
     assert outputs(tmp_path)["post-last.txt"] == "after\n"
-
-
-def _runs(pid: int) -> bool:
-    """True if a process runs; one that has ended and is not yet reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_command_that_is_not_there_is_said_so(tmp_path: Path) -> None:
@@ -534,7 +527,7 @@ def test_ctrl_c_stops_the_program_cleanly_and_resume_goes_on(tmp_path: Path, run
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=HANGS_S)
     assert process.returncode == 130
-    wait_until(lambda: not _runs(int((tmp_path / "begun").read_text())))
+    wait_until(lambda: not is_running(int((tmp_path / "begun").read_text())))
     assert "1 interrupted, 2 not begun" in output
     assert "--resume continues" in errors
     assert (tmp_path / "tidied").read_text().count("tidied") == 1

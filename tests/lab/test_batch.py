@@ -14,6 +14,7 @@ import pytest
 from lab import machine
 from lab.batch import CLAIMS, INSIDE, REPORTS, Batch, BatchError, compile_python, may_take
 from lab.network import HANGS_S
+from patience import is_running
 
 NODE = "tests/test_x.py::test_y"
 
@@ -120,13 +121,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.slow

@@ -228,7 +228,7 @@ def test_where_the_guard_was_killed_too_the_next_start_takes_it_back(lab: Lab) -
         pace(lab, one, other.address, "--rate", "8mbit", "--no-proof")
         guards = [int(pid) for pid in one.run(["ip", "netns", "pids", one.namespace]).stdout.split()]
         for pid in guards:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if b"whydrop.act.guard" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
         state = json.loads(state_of(lab).read_text())

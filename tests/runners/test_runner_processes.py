@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_fixtures import Clock, command, ended, flow, run, started, wait_until
 
+from patience import is_running
 from whydrop.measure.plan import Plan
 from whydrop.measure.runners.command import CommandRunner
 from whydrop.measure.runners.process import Splitter
@@ -24,14 +25,6 @@ from whydrop.runtime.masking import masked_command, masked_options
 
 def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
-
-
-def is_gone(pid: int) -> bool:
-    """True if a process has ended; one that is not yet reaped has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.fixture
@@ -119,14 +112,14 @@ def test_a_program_that_ignores_signals_is_killed_with_all_its_children(
     assert ended(runner)[0].status == "complete"
     assert found["values"].height == 1
     for pid in pids.read_text().split():
-        wait_until(lambda pid=pid: is_gone(int(pid)))
+        wait_until(lambda pid=pid: not is_running(int(pid)))
 
 
 def test_a_child_that_holds_the_pipe_open_does_not_hold_the_test_up(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     outcome, _ = run(command(["sh", "-c", f"echo 3; sleep 1000 & echo $! > {pid}"], duration_s=1000.0))
     assert outcome.status == "complete"
-    wait_until(lambda: is_gone(int(pid.read_text())))
+    wait_until(lambda: not is_running(int(pid.read_text())))
 
 
 def test_a_program_that_hangs_beyond_its_time_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +267,7 @@ def test_a_program_ends_when_whydrop_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: pid.exists() and bool(pid.read_text().strip()))
     whydrop.send_signal(signal.SIGKILL)
     whydrop.wait()
-    wait_until(lambda: is_gone(int(pid.read_text())))
+    wait_until(lambda: not is_running(int(pid.read_text())))
 
 
 def test_no_descriptor_and_no_thread_is_left_behind() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 from click.testing import CliRunner
 
-from patience import wait_until
+from patience import is_running, wait_until
 from whydrop.cli.commands import whydrop
 from whydrop.measure import host
 from whydrop.measure import run as running
@@ -85,13 +85,6 @@ class Endless:
         assert recording.status == status
         assert recording.table("values")["value"].to_list() == [7.0]
         return recording
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from patience import wait_until
+from patience import is_running, wait_until
 from web.conftest import EXAMPLES, Server, client_of, running
 
 pytestmark = pytest.mark.slow
@@ -20,13 +20,6 @@ def children(pid: int) -> set[int]:
         int(child) for listed in Path(f"/proc/{pid}/task").glob("*/children") for child in listed.read_text().split()
     }
     return own.union(*map(children, own)) if own else own
-
-
-def lives(pid: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
 
 
 def busy(folder: Path, server: Server) -> set[int]:
@@ -49,7 +42,7 @@ def test_no_process_outlives_the_server(tmp_path: Path, number: signal.Signals):
         left = busy(folder, server)
         server.process.send_signal(number)
         server.process.wait()
-        wait_until(lambda: not any(map(lives, left)), f"the end of the processes behind {number.name}")
+        wait_until(lambda: not any(map(is_running, left)), f"the end of the processes behind {number.name}")
         if number in (signal.SIGTERM, signal.SIGINT):
             assert "Traceback" not in server.log.read_text()
 

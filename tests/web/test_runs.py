@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import whydrop
-from patience import wait_until
+from patience import is_running, wait_until
 from web.conftest import Server, client_of
 
 pytestmark = pytest.mark.slow
@@ -191,18 +191,11 @@ def test_a_second_run_is_refused_unless_it_is_asked_to_run_beside_the_first(clie
 
 
 def test_many_runs_one_after_another_leave_the_server_answering(client: httpx.Client, server: Server):
-    before = sum(map(is_alive, processes_of(server)))
+    before = sum(map(is_running, processes_of(server)))
     for _ in range(6):
         ended(client, run(client, "127.0.0.1:1").raise_for_status().json()["id"])
     assert client.get("/health").status_code == 200
-    assert sum(map(is_alive, processes_of(server))) - before <= 3
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
+    assert sum(map(is_running, processes_of(server))) - before <= 3
 
 
 def test_tags_are_those_of_the_recording_in_the_library(client: httpx.Client, far: str):
