@@ -1,4 +1,4 @@
-"""Waiting for what must come, however busy the machine is."""
+"""Waiting for what must come, however busy the machine is, and the ends of processes."""
 
 from __future__ import annotations
 

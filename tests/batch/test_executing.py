@@ -17,7 +17,7 @@ import pytest
 
 import recordings
 import whydrop
-from patience import is_running
+from patience import is_running, wait_until
 from whydrop.formats.flent.exporting import as_document
 from whydrop.measure.batch import commands
 from whydrop.measure.batch.batch_file import read
@@ -142,14 +142,6 @@ kill = true
 kind = "post"
 run = ["sh", "-c", "echo after"]
 """
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition, however busy the machine is; the limit only bounds a hang."""
-    deadline = time.monotonic() + HANGS_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited in vain for {HANGS_S} s"
-        time.sleep(0.02)
 
 
 def outputs(tmp_path: Path) -> dict[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ import pytest
 from lab import machine
 from lab.batch import CLAIMS, INSIDE, REPORTS, Batch, BatchError, compile_python, may_take
 from lab.network import HANGS_S
-from patience import is_running
+from patience import is_running, wait_until
 
 NODE = "tests/test_x.py::test_y"
 
@@ -114,13 +113,6 @@ def test_the_machine_is_killed_with_whoever_started_it(tmp_path: Path) -> None:
     guard.stdin.close()
     guard.wait(HANGS_S)
     wait_until(lambda: not is_running(int(started.read_text())))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANGS_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use socket2::Socket;
+use socket2::Domain;
 
 use super::packet::HEADER_BYTES;
-use super::socket::set_receive_buffer;
+use super::socket;
 
 const MOST_OVERHEARD: usize = 100;
-/// Holds the packets of seconds: a busy machine may run other processes that long.
-const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 /// The action of the proxy on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +128,11 @@ impl Drop for Proxy {
     }
 }
 
+/// With a buffer for the packets of seconds: a busy machine may run other processes that long.
 fn open() -> UdpSocket {
-    let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap());
-    set_receive_buffer(&socket, RECEIVE_BUFFER_BYTES);
+    let socket = socket::open(Domain::IPV4).unwrap();
+    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&loopback.into()).unwrap();
     socket.into()
 }
 

@@ -15,8 +15,6 @@ pub struct Family {
     pub law: Option<LawFit>,
     /// Flows overtake each other: each has its own queue.
     pub isolates: bool,
-    /// The law is certainly COBALT's.
-    cobalt: bool,
     /// Gain of the law in nats over chance, and the number of drops and marks.
     nats: f64,
     events: usize,
@@ -51,7 +49,6 @@ impl Family {
         let family = Self {
             law: found_law.map(|found| found.laws[0]),
             isolates,
-            cobalt: found_law.is_some_and(|found| found.cobalt_nats() > FAMILY_NATS),
             nats: found_law.map_or(0.0, |found| found.laws[0].nats),
             events: management.map_or(0, |found| found.events),
         };
@@ -63,10 +60,10 @@ impl Family {
             return "flow-queueing";
         };
         match (fit.law, self.isolates) {
-            // only cake combines it with a queue for each flow
-            (Law::Cobalt, true) if self.cobalt => "cake",
             (Law::CoDel | Law::Cobalt, false) => "codel",
-            (Law::CoDel | Law::Cobalt, true) => "fq-codel",
+            (Law::CoDel, true) => "fq-codel",
+            // only cake combines it with a queue for each flow
+            (Law::Cobalt, true) => "cake",
             (Law::Pie, false) => "pie",
             (Law::Pie, true) => "fq-pie",
             (Law::DualPi2, _) => "dualpi2",
